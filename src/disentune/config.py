@@ -1,0 +1,278 @@
+"""TrialConfig: the whole truth of one trial, checked before anything runs."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, ValidationError
+
+from disentune.data import DATASETS
+from disentune.errors import did_you_mean
+from disentune.frameworks import FRAMEWORKS
+from disentune.metrics import METRICS
+from disentune.models import MODELS
+from disentune.plugin import Catalogue, Count, Frozen
+from disentune.recon import RECONS
+
+ID_LENGTH = 16
+
+
+class Mistake(NamedTuple):
+    """What is wrong with one dotted key; the value is shown behind the text unless the text says all."""
+
+    key: str
+    text: str
+    value: Any = None
+    shows_value: bool = False
+
+
+class Invalid(ValueError):
+    """A trial's tree that cannot run, with every mistake in it."""
+
+    def __init__(self, mistakes: Iterable[Mistake]):
+        self.mistakes = list(mistakes)
+        super().__init__("; ".join(f"{mistake.key}: {mistake.text}" for mistake in self.mistakes))
+
+
+# ---- from pydantic's errors to ours
+
+_WORDING = {
+    "missing": "is required, but not set",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "string_type": "must be a text",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "finite_number": "must be a finite number",
+    "greater_than_equal": "must be >= {ge}",
+    "greater_than": "must be > {gt}",
+    "less_than_equal": "must be <= {le}",
+    "less_than": "must be < {lt}",
+    "literal_error": "must be one of {expected}",
+    "too_short": "must have at least {min_length} item(s)",
+    "too_long": "must have at most {max_length} item(s)",
+}
+_SAYS_ALL = ("missing", "extra_forbidden", "value_error")
+
+
+def _mistake(error: Any, prefix: str, params: type[Frozen]) -> Mistake:
+    kind, context = error["type"], error.get("ctx", {})
+    key = ".".join([prefix, *map(str, error["loc"])]).strip(".")
+    if kind == "extra_forbidden":
+        unknown_key = str(error["loc"][-1])
+        known = list(params.model_fields)
+        text = f"unknown key.{did_you_mean(unknown_key, known)} Known: {', '.join(sorted(known))}"
+    elif kind == "value_error":
+        text = str(context["error"])
+    else:
+        text = _WORDING.get(kind, error["msg"]).format(**context)
+    return Mistake(key, text, error["input"], kind not in _SAYS_ALL)
+
+
+def validated(params: type[Frozen], tree: Any, prefix: str, mistakes: list[Mistake]) -> Any:
+    """An instance of `params`, or None with its mistakes appended."""
+    try:
+        return params.model_validate(tree)
+    except ValidationError as error:
+        mistakes += [_mistake(detail, prefix, params) for detail in error.errors()]
+        return None
+
+
+# ---- one trial
+
+
+class Training(Frozen):
+    """How a model is trained; Adam with the usual betas."""
+
+    steps: Count = Field(ge=1)
+    batch_size: Count = Field(ge=1, description="images, or pairs of images, a step")
+    learning_rate: float = Field(gt=0)
+    log_every: Count = Field(100, ge=1, description="steps between rows of losses")
+    threads: Count = Field(1, ge=1, description="CPU threads; another number gives other bits")
+    device: Literal["cpu", "cuda"] = "cpu"
+
+
+class Evaluation(Frozen):
+    """Which metrics are computed, and when; the end of training always counts as an evaluation."""
+
+    metrics: list[Any] = Field(default_factory=list, description="names, or mappings of name and parameters")
+    every: Count | None = Field(None, ge=1, description="steps between evaluations; none: only at the end")
+    table: Count = Field(15_000, ge=10, description="images encoded into the table that metrics draw from")
+
+
+class Named(NamedTuple):
+    """A plug-in with its parameters."""
+
+    plugin: Any
+    params: Any
+    name: str
+
+    def tree(self) -> dict[str, Any]:
+        return {"name": self.name, **self.params.model_dump()}
+
+
+PLUGIN_SECTIONS: dict[str, Catalogue] = {
+    "dataset": DATASETS,
+    "model": MODELS,
+    "framework": FRAMEWORKS,
+    "recon": RECONS,
+}
+PLAIN_SECTIONS: dict[str, type[Frozen]] = {"training": Training, "evaluation": Evaluation}
+SECTIONS = (*PLUGIN_SECTIONS, *PLAIN_SECTIONS, "loss_scale")
+LOSS_SCALES = ("sum", "mean")
+TRANSFORMS = ("standardise", "unit")
+LOSS_KEYS = ("loss", "recon", "kl", "loss_sum", "recon_sum", "kl_sum")
+
+
+@dataclass(frozen=True)
+class TrialConfig:
+    """One point of a sweep. Equal configs give equal rows."""
+
+    dataset: Named
+    transform: Literal["standardise", "unit"]
+    model: Named
+    framework: Named
+    recon: Named
+    training: Training
+    evaluation: Evaluation
+    metrics: tuple[Named, ...]
+    loss_scale: Literal["sum", "mean"]
+    seed: int
+
+    def tree(self) -> dict[str, Any]:
+        """The canonical nested form: every default written out."""
+        return {
+            "dataset": {**self.dataset.tree(), "transform": self.transform},
+            "model": self.model.tree(),
+            "framework": self.framework.tree(),
+            "recon": self.recon.tree(),
+            "training": self.training.model_dump(),
+            "evaluation": {**self.evaluation.model_dump(), "metrics": [metric.tree() for metric in self.metrics]},
+            "loss_scale": self.loss_scale,
+            "seed": self.seed,
+        }
+
+    @property
+    def id(self) -> str:
+        """Hash of the canonical form: stable across machines, orders and spellings of the same config."""
+        text = json.dumps(self.tree(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
+
+    def metric_keys(self) -> list[str]:
+        return [key for metric in self.metrics for key in metric.plugin.keys]
+
+    def evaluates_at(self, step: int) -> bool:
+        every = self.evaluation.every
+        return step == self.training.steps or (every is not None and step % every == 0)
+
+    @classmethod
+    def parse(cls, tree: Mapping[str, Any]) -> "TrialConfig":
+        """Raises Invalid with every mistake found."""
+        mistakes: list[Mistake] = []
+        tree = dict(tree)
+        transform, tree["dataset"] = _split_transform(tree.get("dataset", {}), mistakes)
+        for key in tree.keys() - {*SECTIONS, "seed"}:
+            mistakes.append(Mistake(key, f"unknown key.{did_you_mean(key, SECTIONS)} Known: {', '.join(SECTIONS)}"))
+        named = {key: _named(plugins, tree.get(key, {}), key, mistakes) for key, plugins in PLUGIN_SECTIONS.items()}
+        plain = {key: validated(kind, tree.get(key, {}), key, mistakes) for key, kind in PLAIN_SECTIONS.items()}
+        metrics = _metrics(plain["evaluation"], mistakes)
+        scale = _one_of("loss_scale", tree.get("loss_scale"), LOSS_SCALES, mistakes)
+        seed = tree.get("seed")
+        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+            mistakes.append(Mistake("seed", "must be a whole number >= 0", seed, True))
+        mistakes += _mismatches(transform, **{key: value for key, value in named.items() if key != "framework"})
+        if mistakes:
+            raise Invalid(mistakes)
+        return cls(transform=transform, metrics=metrics, loss_scale=scale, seed=seed, **named, **plain)  # type: ignore
+
+
+def _one_of(key: str, value: Any, known: tuple[str, ...], mistakes: list[Mistake]) -> Any:
+    if value is None:
+        mistakes.append(Mistake(key, f"is required, but not set; one of {', '.join(known)}"))
+    elif value not in known:
+        mistakes.append(Mistake(key, f"must be one of {', '.join(known)}", value, True))
+    return value
+
+
+def _split_transform(section: Any, mistakes: list[Mistake]) -> tuple[Any, Any]:
+    """`dataset.transform` belongs to every data set, so no plug-in has to declare it."""
+    if not isinstance(section, Mapping):
+        return TRANSFORMS[0], section
+    transform = section.get("transform", TRANSFORMS[0])
+    _one_of("dataset.transform", transform, TRANSFORMS, mistakes)
+    return transform, {key: value for key, value in section.items() if key != "transform"}
+
+
+def _named(catalogue: Catalogue, section: Any, prefix: str, mistakes: list[Mistake]) -> Named | None:
+    if not isinstance(section, Mapping):
+        mistakes.append(Mistake(prefix, "must be a mapping with a name", section, True))
+        return None
+    name = section.get("name")
+    if not isinstance(name, str):
+        text = f"is required, but not set; one of {', '.join(catalogue.names())}"
+        mistakes.append(Mistake(f"{prefix}.name", text if name is None else "must be a text", name, name is not None))
+        return None
+    try:
+        plugin = catalogue[name]
+    except ValueError as error:
+        mistakes.append(Mistake(f"{prefix}.name", str(error)))
+        return None
+    tree = {key: value for key, value in section.items() if key != "name"}
+    params = validated(plugin.params, tree, prefix, mistakes)
+    return None if params is None else Named(plugin, params, name)
+
+
+def _metrics(evaluation: Evaluation | None, mistakes: list[Mistake]) -> tuple[Named, ...]:
+    if evaluation is None:
+        return ()
+    entries = [{"name": entry} if isinstance(entry, str) else entry for entry in evaluation.metrics]
+    found = [_named(METRICS, entry, "evaluation.metrics", mistakes) for entry in entries]
+    metrics = tuple(metric for metric in found if metric)
+    names = [metric.name for metric in metrics]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        mistakes.append(Mistake("evaluation.metrics", f"'{name}' stands there twice; keep one"))
+    return metrics
+
+
+def _mismatches(transform: str, dataset: Any, model: Any, recon: Any) -> Iterable[Mistake]:
+    """Sections that are right by themselves and wrong together."""
+    if recon and recon.plugin.needs_unit_range and transform != "unit":
+        yield Mistake("recon.name", f"'{recon.name}' needs targets in [0, 1]: set dataset.transform: unit")
+    if not dataset:
+        return
+    shape = dataset.plugin.shape(dataset.params)
+    for key, named in (("model.name", model), ("recon.name", recon)):
+        if named:
+            try:
+                named.plugin.check(shape, named.params)
+            except ValueError as error:
+                yield Mistake(key, str(error))
+
+
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys to a tree. A key below another key's plain value is Invalid."""
+    tree: dict[str, Any] = {}
+    for key, value in flat.items():
+        *parents, last = key.split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+            if not isinstance(node, dict):
+                raise Invalid([Mistake(key, f"'{parent}' is a single value, so nothing can stand below it")])
+        node[last] = value
+    return tree
+
+
+def flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A tree to dotted keys; lists stay whole."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= flattened(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

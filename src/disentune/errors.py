@@ -1,0 +1,53 @@
+"""The three errors that users meet, and the one way to word an unknown name."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """One mistake of the user: where it stands, and what must hold."""
+
+    where: str
+    text: str
+
+
+class DisentuneError(Exception):
+    """Anything the user can mend; the command line prints it without a traceback."""
+
+
+class ConfigError(DisentuneError):
+    """Files or arguments that cannot run, with every problem found in them."""
+
+    def __init__(self, subject: str, problems: Iterable[Problem] = ()):
+        self.subject = subject
+        self.problems = sorted(set(problems))
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        if not self.problems:
+            return self.subject
+        width = max(len(problem.where) for problem in self.problems)
+        lines = [f"  {problem.where:<{width}}  {problem.text}" for problem in self.problems]
+        return "\n".join([f"{self.subject}:", *lines])
+
+
+class DataError(DisentuneError):
+    """Data that is missing, incomplete or not what it claims to be."""
+
+
+class TrialError(DisentuneError):
+    """A trial that cannot go on, for a reason in its own folder or config."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """' Did you mean ...?' when something known is close, else nothing."""
+    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f" Did you mean '{near[0]}'?" if near else ""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The one wording for a name that no catalogue has."""
+    names = sorted(known)
+    return f"unknown {kind} '{name}'.{did_you_mean(name, names)} Known: {', '.join(names)}"

@@ -1,0 +1,402 @@
+"""The run folder: the one truth about a sweep. Every path and every write of a run is in this file.
+
+Files are written aside, fsynced and renamed, or appended line by line; so a machine that dies at any moment leaves a
+folder that can be read. Writing the same row or checkpoint twice changes nothing.
+"""
+
+import fcntl
+import hashlib
+import io
+import json
+import os
+import secrets
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import torch
+
+from disentune import documents
+from disentune.config import Invalid, TrialConfig
+from disentune.environment import environment
+from disentune.errors import ConfigError, TrialError
+from disentune.sweepfile import SweepFile, read_sweep
+
+State = Literal["pending", "running", "done", "diverged", "failed"]
+FINAL: tuple[State, ...] = ("done", "diverged", "failed")
+MAGIC = b"disentune checkpoint 1\n"
+
+
+# ---- files
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """All of it or nothing: a reader sees the old content until the new one is safe on disk."""
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(aside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _cut_torn_line(file: BinaryIO) -> None:
+    end = file.seek(0, os.SEEK_END)
+    if end == 0:
+        return
+    file.seek(end - 1)
+    if file.read(1) != b"\n":
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.seek(0, os.SEEK_END)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_atomically(path, (json.dumps(value, indent=1) + "\n").encode())
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """A JSON file of the ledger; a damaged one is an error that says what to do."""
+    try:
+        return json.loads(path.read_bytes())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is damaged ({error}); {remedy}") from None
+
+
+# ---- checkpoints
+
+
+class Checkpoints:
+    """Training states of one trial by step. A damaged file is passed over for the one before it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def path(self, step: int) -> Path:
+        return self.folder / f"step-{step:010d}.ckpt"
+
+    def steps(self) -> list[int]:
+        return sorted(int(path.stem.removeprefix("step-")) for path in self.folder.glob("step-*.ckpt"))
+
+    def save(self, step: int, state: Mapping[str, Any]) -> None:
+        buffer = io.BytesIO()
+        torch.save(dict(state), buffer)
+        payload = buffer.getvalue()
+        digest = hashlib.sha256(payload).hexdigest().encode()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path(step), MAGIC + digest + b"\n" + payload)
+
+    def load(self, step: int) -> dict[str, Any]:
+        """Raises TrialError when the file is not exactly what was written."""
+        magic, _, rest = self.path(step).read_bytes().partition(b"\n")
+        digest, _, payload = rest.partition(b"\n")
+        if magic + b"\n" != MAGIC or hashlib.sha256(payload).hexdigest().encode() != digest:
+            raise TrialError(f"{self.path(step)} is damaged")
+        return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+
+    def newest(self) -> tuple[int, dict[str, Any] | None, list[str]]:
+        """Step and state of the newest sound checkpoint (0, None without one), and a note on each damaged one."""
+        notes = []
+        for step in reversed(self.steps()):
+            try:
+                return step, self.load(step), notes
+            except (TrialError, OSError) as error:
+                notes.append(f"{error}; the checkpoint before it is used")
+        return 0, None, notes
+
+    def prune(self, keep: int, best: int | None) -> None:
+        """Keeps the newest `keep` and the best."""
+        for step in self.steps()[:-keep]:
+            if step != best:
+                self.path(step).unlink(missing_ok=True)
+
+    def copy_from(self, other: "Checkpoints", step: int) -> None:
+        """Takes over another trial's state at a step, in place of our own there and of all that came later."""
+        data = other.path(step).read_bytes()
+        for later in self.steps():
+            if later > step:
+                self.path(later).unlink()
+        write_atomically(self.path(step), data)
+
+
+# ---- trials
+
+
+@dataclass(frozen=True)
+class Status:
+    state: State = "pending"
+    step: int = 0
+    cause: str = ""
+    """Why it ended: an early stop, a divergence, an error with its traceback."""
+    attempts: int = 0
+    node: str = ""
+    seconds: float = 0.0
+    """Spent training and scoring, all attempts together."""
+
+    @property
+    def final(self) -> bool:
+        return self.state in FINAL
+
+
+class TrialFolder:
+    """One trial on disk."""
+
+    def __init__(self, path: Path):
+        self.path, self.id = path, path.name
+        self.checkpoints = Checkpoints(path / "checkpoints")
+
+    # config
+
+    def create(self, config: TrialConfig, arms: tuple[str, ...]) -> None:
+        """Writes the config, or adds arms to the one that is there; a folder of this id always has this config."""
+        known = self.arms() if (self.path / "config.json").exists() else ()
+        if known and set(arms) <= set(known):
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        arms = tuple(dict.fromkeys((*known, *arms)))
+        write_json(self.path / "config.json", {"trial_id": self.id, "arms": list(arms), "config": config.tree()})
+
+    def _config_file(self) -> dict[str, Any]:
+        path = self.path / "config.json"
+        remedy = f"remove the folder {self.path} to run this trial again"
+        if not path.exists():
+            raise ConfigError(f"{path} is missing; {remedy}")
+        content = read_json(path, remedy)
+        if not isinstance(content, dict) or not {"config", "arms"} <= content.keys():
+            raise ConfigError(f"{path} is damaged (it must hold `config` and `arms`); {remedy}")
+        return content
+
+    def arms(self) -> tuple[str, ...]:
+        return tuple(self._config_file()["arms"])
+
+    def tree(self) -> dict[str, Any]:
+        return self._config_file()["config"]
+
+    def config(self) -> TrialConfig:
+        try:
+            return TrialConfig.parse(self.tree())
+        except Invalid as error:
+            raise ConfigError(f"{self.path / 'config.json'} cannot be used by this version: {error}") from None
+
+    # status
+
+    def status(self) -> Status:
+        path = self.path / "status.json"
+        if not path.exists():
+            return Status()
+        remedy = "remove it: the trial goes on from its newest checkpoint"
+        try:
+            return Status(**read_json(path, remedy))
+        except TypeError as error:
+            raise ConfigError(f"{path} is damaged ({error}); {remedy}") from None
+
+    def set_status(self, status: Status) -> None:
+        write_json(self.path / "status.json", asdict(status))
+
+    def update_status(self, **changes: Any) -> Status:
+        status = replace(self.status(), **changes)
+        self.set_status(status)
+        return status
+
+    # rows
+
+    @property
+    def rows_path(self) -> Path:
+        return self.path / "rows.jsonl"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every complete row, by step, each step once. A last line that was cut short does not count."""
+        if not self.rows_path.exists():
+            return []
+        *complete, _torn = self.rows_path.read_bytes().split(b"\n")
+        by_step: dict[int, dict[str, Any]] = {}
+        for number, line in enumerate(complete, start=1):
+            try:
+                row = json.loads(line)
+                by_step.setdefault(row["step"], row)
+            except (ValueError, KeyError, TypeError):
+                raise ConfigError(
+                    f"{self.rows_path}:{number} is damaged; remove this line and those after it, and "
+                    f"{self.checkpoints.folder}: the trial then computes them again"
+                ) from None
+        return [by_step[step] for step in sorted(by_step)]
+
+    def append_row(self, row: Mapping[str, Any]) -> None:
+        """Appends one row durably. A torn last line is cut off first."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with open(self.rows_path, "ab+") as file:
+            _cut_torn_line(file)
+            file.write((json.dumps(row) + "\n").encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+# ---- runs
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a sweep on disk: `runs/<sweep>/<run>/`."""
+
+    path: Path
+    _session: list[str] = field(default_factory=list, compare=False)
+
+    @property
+    def name(self) -> str:
+        return f"{self.path.parent.name}/{self.path.name}"
+
+    @property
+    def sweep_path(self) -> Path:
+        return self.path / "sweep.yaml"
+
+    @property
+    def parquet_path(self) -> Path:
+        return self.path / "results.parquet"
+
+    @property
+    def report_folder(self) -> Path:
+        return self.path / "report"
+
+    @property
+    def journal_path(self) -> Path:
+        return self.path / "study.journal"
+
+    def exists(self) -> bool:
+        return self.sweep_path.exists()
+
+    def trial(self, trial_id: str) -> TrialFolder:
+        return TrialFolder(self.path / "trials" / trial_id)
+
+    def trials(self) -> list[TrialFolder]:
+        """Sorted by id. A folder whose creation was cut short has no config and does not count."""
+        folder = self.path / "trials"
+        paths = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+        return [TrialFolder(path) for path in paths if (path / "config.json").exists()]
+
+    def sweep(self) -> SweepFile:
+        return read_sweep(self.sweep_path)
+
+    def record(self, sweep: SweepFile) -> None:
+        """Keeps the resolved sweep; an earlier, different version stays beside it."""
+        stream = io.StringIO()
+        documents.dump(sweep.resolved(), stream)
+        data = stream.getvalue().encode()
+        if self.exists() and (before := self.sweep_path.read_bytes()) != data:
+            number = len(list(self.path.glob("sweep-before-*.yaml"))) + 1
+            write_atomically(self.path / f"sweep-before-{number}.yaml", before)
+        write_atomically(self.sweep_path, data)
+        if not (self.path / "environment.json").exists():
+            write_json(self.path / "environment.json", environment())
+
+    def environment(self) -> dict[str, Any]:
+        return read_json(self.path / "environment.json", "remove it: it only records versions")
+
+    # generations of population based training
+
+    @property
+    def _population_path(self) -> Path:
+        return self.path / "population.json"
+
+    def generations(self) -> list[dict[str, Any]]:
+        """Committed decisions, oldest first: {population, step, moves: {trial_id: {source, values}}}."""
+        if not self._population_path.exists():
+            return []
+        return read_json(self._population_path, "restore it from a backup: the population's history is in it")
+
+    def add_generation(self, generation: Mapping[str, Any]) -> None:
+        write_json(self._population_path, [*self.generations(), dict(generation)])
+
+    # one driver at a time
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.path / "driver.lock"
+
+    def session(self) -> str:
+        """The token of the newest driver; a worker that holds an older one must not write."""
+        try:
+            return json.loads(self._lock_path.read_bytes())["session"]
+        except (OSError, ValueError, KeyError):
+            return ""
+
+    @contextmanager
+    def locked(self) -> Iterator[str]:
+        """Holds the run for this process and yields its session token; a second driver is refused by name.
+
+        The lock is the operating system's and ends with the process, however that ends.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = open(self._lock_path, "a+b")  # noqa: SIM115 (held until the with block ends)
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be written: {error.strerror}; choose another --storage") from None
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ConfigError(f"{self.path} is already being run {self._holder()}; wait for it or stop it") from None
+            token = secrets.token_hex(8)
+            file.truncate(0)
+            file.write(json.dumps({"session": token, "pid": os.getpid(), "host": socket.gethostname()}).encode())
+            file.flush()
+            os.fsync(file.fileno())
+            self.stop_path.unlink(missing_ok=True)
+            yield token
+
+    def _holder(self) -> str:
+        try:
+            holder = json.loads(self._lock_path.read_bytes())
+            return f"by process {holder['pid']} on {holder['host']}"
+        except (OSError, ValueError, KeyError):
+            return "by another process"
+
+    def is_running(self) -> bool:
+        """Whether some driver holds the run now."""
+        try:
+            with open(self._lock_path, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return self._lock_path.exists()
+        return False
+
+    @property
+    def stop_path(self) -> Path:
+        """Exists while the driver asks its workers to checkpoint and end."""
+        return self.path / "stop"
+
+
+DEFAULT_STORAGE = Path("runs")
+DEFAULT_RUN = "main"
+
+
+def find_run(text: str, storage: Path = DEFAULT_STORAGE) -> Run:
+    """A run by its folder, by `sweep/run`, or by the sweep's name when it has one run (or one called main)."""
+    for path in (Path(text), storage / text):
+        if (path / "sweep.yaml").is_file():
+            return Run(path.resolve())
+    for path in (Path(text), storage / text):
+        runs = sorted(child.parent for child in path.glob("*/sweep.yaml")) if path.is_dir() else []
+        chosen = [run for run in runs if run.name == DEFAULT_RUN] or runs
+        if len(chosen) == 1:
+            return Run(chosen[0].resolve())
+        if runs:
+            raise ConfigError(f"{text} has several runs; name one: {', '.join(f'{text}/{run.name}' for run in runs)}")
+    known = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in storage.glob("*/*/sweep.yaml"))
+    listed = f" Known in {storage}: {', '.join(known)}" if known else f" There are no runs in {storage}"
+    raise ConfigError(f"no run '{text}'.{listed}")

@@ -1,0 +1,24 @@
+"""Weights from a given generator, whatever state torch's global one is in."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from disentune.plugin import AutoEncoder
+
+
+def initialised(build: Callable[[], AutoEncoder], generator: torch.Generator) -> AutoEncoder:
+    """Weights Xavier-normal (Glorot & Bengio, AISTATS 2010, Eq. 12, as a normal law), biases 0.
+
+    On the meta device, torch's own initialisation neither costs time nor draws from the global generator.
+    """
+    with torch.device("meta"):
+        model = build()
+    model.to_empty(device="cpu")
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            nn.init.xavier_normal_(parameter, generator=generator)
+        else:
+            nn.init.zeros_(parameter)
+    return model

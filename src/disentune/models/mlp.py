@@ -1,0 +1,40 @@
+"""Multi-layer perceptron with ReLU: the smallest network that shows the effects, for images of any size."""
+
+import math
+from itertools import pairwise
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from disentune.models.initialise import initialised
+from disentune.plugin import AutoEncoder, Count, Frozen, Model, Shape
+
+
+class Params(Frozen):
+    """`depth` hidden layers of `width` units in the encoder, and as many in the decoder."""
+
+    latents: Count = Field(ge=1)
+    width: Count = Field(128, ge=1)
+    depth: Count = Field(2, ge=1)
+
+
+def _layers(sizes: list[int]) -> list[nn.Module]:
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return layers[:-1]
+
+
+def build(shape: Shape, params: Params, generator: torch.Generator) -> AutoEncoder:
+    pixels, hidden = math.prod(shape), [params.width] * params.depth
+
+    def network() -> AutoEncoder:
+        encoder = nn.Sequential(nn.Flatten(), *_layers([pixels, *hidden, 2 * params.latents]))
+        decoder = nn.Sequential(*_layers([params.latents, *hidden, pixels]), nn.Unflatten(1, shape))
+        return AutoEncoder(encoder, decoder, params.latents)
+
+    return initialised(network, generator)
+
+
+MODEL = Model(name="mlp", params=Params, build=build)

@@ -1,0 +1,289 @@
+"""What to run next, worked out from the ledger alone. Knows no Ray; a simulator or a cluster can carry it out."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from disentune.config import TrialConfig, flattened
+from disentune.ledger import Run, Status, TrialFolder
+from disentune.schedule import History, Member, milestones, moves, verdict
+from disentune.segment import Report, Segment
+from disentune.settings import Asha, Median, OptunaSearch, Pbt
+from disentune.space import Point, domains, fixed, points, trial_config
+from disentune.suggest import Suggestions, journal
+from disentune.sweepfile import SweepFile
+
+MOST_LOSSES = 3
+"""Times in a row that a trial's worker may vanish before its first new checkpoint."""
+
+
+@dataclass
+class Trial:
+    """A point of the sweep and what is known of it."""
+
+    order: int
+    point: Point
+    folder: TrialFolder
+    status: Status
+    history: History = field(default_factory=History)
+    milestones: list[int] = field(default_factory=list)
+    overrides: dict[str, Any] = field(default_factory=dict)
+    inherited: int = 0
+    """Step at which it last took over another trial's weights."""
+    active: bool = False
+    losses: int = 0
+
+    @property
+    def id(self) -> str:
+        return self.folder.id
+
+    @property
+    def config(self) -> TrialConfig:
+        return self.point.config
+
+
+class Planner:
+    """Hands out segments and takes in how they ended. Equal ledgers give equal decisions."""
+
+    def __init__(self, run: Run, sweep: SweepFile, session: str, wanted: Callable[[Point], bool] = lambda point: True):
+        self.run, self.sweep, self.session, self.wanted = run, sweep, session, wanted
+        self.settings = sweep.settings
+        self.trials: dict[str, Trial] = {}
+        self.open: list[Trial] = []
+        self.studies: dict[str, Suggestions] = {}
+        self._points: dict[str, list[list[Trial]]] = {}
+        self._start()
+
+    # what there is
+
+    def _start(self) -> None:
+        search, objective = self.settings.search, self.settings.objective
+        if isinstance(search, OptunaSearch):
+            assert objective is not None
+            storage = journal(self.run.journal_path)
+            for arm, entries in self.sweep.arms.items():
+                self.studies[arm] = Suggestions(storage, arm, search, objective, domains(entries))
+                self._points[arm] = [self._admit_suggestion(arm, values) for values in self.studies[arm].points]
+        else:
+            for point in points(self.sweep):
+                self._admit(point)
+        self._apply_generations()
+        self._grow()
+
+    def _admit(self, point: Point) -> Trial:
+        """Takes a point in; its folder is made only when it first runs."""
+        known = self.trials.get(point.config.id)
+        if known is not None:
+            return known
+        folder = self.run.trial(point.config.id)
+        trial = Trial(len(self.trials), point, folder, folder.status())
+        objective = self.settings.objective
+        if objective is not None:
+            trial.milestones = milestones(self.settings.scheduler, point.config, objective.metric)
+            for row in folder.rows():
+                self._note(trial, row)
+        self.trials[trial.id] = trial
+        if self._is_final(trial):
+            trial.history.ended = True
+        elif self.wanted(point):
+            self.open.append(trial)
+        return trial
+
+    def _admit_suggestion(self, arm: str, values: dict[str, Any]) -> list[Trial]:
+        flat = fixed(self.sweep, arm) | values
+        return [self._admit(Point(trial_config(flat, seed), (arm,))) for seed in self.sweep.seeds]
+
+    def _is_final(self, trial: Trial) -> bool:
+        """A trial ended early by `stop.steps` or a scheduler is not final when the sweep now allows it more."""
+        cause = trial.status.cause if trial.status.state == "done" else ""
+        if cause.startswith("stop.steps"):
+            return trial.status.step >= self._last_step(trial)
+        if cause.startswith("scheduler."):
+            return cause.startswith(f"scheduler.{self.settings.scheduler.name}:")
+        return trial.status.final
+
+    def _last_step(self, trial: Trial) -> int:
+        return min(trial.config.training.steps, self.settings.stop.steps or trial.config.training.steps)
+
+    def _note(self, trial: Trial, row: dict[str, Any]) -> None:
+        objective = self.settings.objective
+        if objective is not None and objective.metric in row["metrics"]:
+            trial.history.add(row["step"], row["metrics"][objective.metric], objective.mode)
+
+    # what to do
+
+    def next(self) -> Segment | None:
+        """The next segment that can run now. None: nothing can, until a running one ends (or all is finished)."""
+        for trial in list(self.open):
+            if trial.active:
+                continue
+            until = self._allowed(trial)
+            if until is not None:
+                return self._segment(trial, until)
+        return None
+
+    @property
+    def finished(self) -> bool:
+        return not self.open
+
+    def _allowed(self, trial: Trial) -> int | None:
+        """The step this trial may train to, by its scheduler; None while it waits or once it is stopped."""
+        last, at = self._last_step(trial), trial.status.step
+        if at in trial.milestones and at < last and at in trial.history.values:
+            decision = self._decide(trial, at)
+            if decision == "stop":
+                self._close(trial, "done", f"scheduler.{self.settings.scheduler.name}: stopped at step {at}")
+            if decision != "go":
+                return None
+        return next((step for step in trial.milestones if at < step < last), last)
+
+    def _decide(self, trial: Trial, step: int) -> str:
+        scheduler = self.settings.scheduler
+        if isinstance(scheduler, Asha | Median):
+            before = [other.history for other in itertools.islice(self.trials.values(), trial.order)]
+            return verdict(scheduler, trial.history, before, step)
+        assert isinstance(scheduler, Pbt)
+        return self._generation(trial, step)
+
+    def _segment(self, trial: Trial, until: int) -> Segment:
+        trial.folder.create(trial.config, trial.point.arms)
+        trial.active = True
+        settings = self.settings.model_dump()
+        return Segment(
+            run=str(self.run.path),
+            trial_id=trial.id,
+            until=until,
+            session=self.session,
+            settings=settings,
+            overrides=dict(trial.overrides),
+            inherited=trial.inherited,
+        )
+
+    # what happened
+
+    def report(self, trial_id: str, report: Report) -> None:
+        """A worker's report, in the order in which it came."""
+        trial = self.trials[trial_id]
+        if report.row is not None:
+            self._note(trial, report.row)
+        if report.outcome is not None:
+            trial.active, trial.losses = False, 0
+            trial.status = trial.folder.status()
+            if self._is_final(trial):
+                self._end(trial)
+
+    def lost(self, trial_id: str, cause: str) -> str:
+        """A worker vanished: its trial goes on from its newest checkpoint, but not for ever without getting anywhere.
+
+        Returns what to tell the user.
+        """
+        trial = self.trials[trial_id]
+        before, trial.status = trial.status.step, trial.folder.status()
+        trial.active = False
+        trial.losses = trial.losses + 1 if trial.status.step <= before else 1
+        for row in trial.folder.rows():
+            self._note(trial, row)
+        if self._is_final(trial):
+            self._end(trial)
+            return f"{trial_id} had ended"
+        if trial.losses >= MOST_LOSSES:
+            self._close(trial, "failed", f"its worker was lost {trial.losses} times in a row: {cause}")
+            return f"{trial_id} failed: its worker was lost {trial.losses} times in a row"
+        return f"{trial_id} lost its worker at step {trial.status.step} and goes on from there"
+
+    def _close(self, trial: Trial, state: Any, cause: str) -> None:
+        trial.status = trial.folder.update_status(state=state, cause=cause)
+        self._end(trial)
+
+    def _end(self, trial: Trial) -> None:
+        trial.history.ended = True
+        self.open = [other for other in self.open if other is not trial]
+        self._grow()
+
+    # optuna
+
+    def _grow(self) -> None:
+        """Tells results and asks for points as far as the fixed sequence allows."""
+        for arm, study in self.studies.items():
+            while True:
+                number = study.waits_for()
+                if number is not None:
+                    if not self._told(study, self._points[arm][number]):
+                        break
+                elif study.complete:
+                    break
+                else:
+                    self._points[arm].append(self._admit_suggestion(arm, study.ask()))
+
+    def _told(self, study: Suggestions, trials: list[Trial]) -> bool:
+        """Tells one point's mean over its seeds, if all of them have ended."""
+        if not all(trial.history.ended for trial in trials):
+            return False
+        values = [self._value(trial) for trial in trials if trial.status.state == "done"]
+        sound = len(values) == len(trials) and all(math.isfinite(value) for value in values)
+        mean = sum(values) / len(values) if sound else None
+        stopped = any(trial.status.cause.startswith("scheduler.") for trial in trials)
+        study.tell(mean, min(trial.status.step for trial in trials), stopped)
+        return True
+
+    def _value(self, trial: Trial) -> float:
+        objective = self.settings.objective
+        assert objective is not None
+        oriented = [trial.history.values[step] for step in sorted(trial.history.values)]
+        if not oriented:
+            return math.nan
+        value = oriented[-1] if objective.at == "last" else max(oriented)
+        return value if objective.mode == "max" else -value
+
+    # population based training
+
+    def _populations(self) -> Iterator[tuple[str, list[Trial]]]:
+        groups: dict[str, list[Trial]] = {}
+        for trial in self.trials.values():
+            groups.setdefault(_population(trial), []).append(trial)
+        yield from groups.items()
+
+    def _apply_generations(self) -> None:
+        for generation in self.run.generations():
+            self._apply(generation)
+
+    def _apply(self, generation: dict[str, Any]) -> None:
+        for trial_id, move in generation["moves"].items():
+            if trial_id in self.trials:
+                self.trials[trial_id].overrides |= move["values"]
+                self.trials[trial_id].inherited = generation["step"]
+
+    def _generation(self, trial: Trial, step: int) -> str:
+        """Moves a population on once all its members have reached a milestone.
+
+        The copies come first and the record last: a driver that dies between them makes the same moves again.
+        """
+        name = _population(trial)
+        if any(g["population"] == name and g["step"] == step for g in self.run.generations()):
+            return "go"
+        members = dict(self._populations())[name]
+        if any(not member.history.settled(step) or member.active for member in members):
+            return "wait"
+        living = [member for member in members if step in member.history.values and not member.history.ended]
+        scheduler = self.settings.scheduler
+        assert isinstance(scheduler, Pbt)
+        entries = self.sweep.arms[trial.point.arms[0]]
+        chosen = moves(scheduler, name, step, [self._member(member, step) for member in living], domains(entries))
+        for trial_id, move in chosen.items():
+            self.trials[trial_id].folder.checkpoints.copy_from(self.trials[move["source"]].folder.checkpoints, step)
+        generation = {"population": name, "step": step, "moves": chosen}
+        self.run.add_generation(generation)
+        self._apply(generation)
+        return "go"
+
+    def _member(self, trial: Trial, step: int) -> Member:
+        flat = flattened(trial.config.tree()) | trial.overrides
+        keys = self.settings.scheduler.keys  # type: ignore[union-attr]
+        return Member(trial.id, trial.history.values[step], {key: flat[key] for key in keys})
+
+
+def _population(trial: Trial) -> str:
+    """Trials of one arm and seed learn from each other."""
+    return f"{trial.point.arms[0]}/seed {trial.config.seed}"

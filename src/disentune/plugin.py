@@ -1,0 +1,223 @@
+"""What a plug-in of each kind must provide.
+
+A plug-in is one file holding one record, named once in its folder's catalogue. A user's own plug-in is the same
+record in a package of theirs, named by its import path: `my_package.my_vae:FRAMEWORK`.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+
+import numpy as np
+import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+from torch import Tensor, nn
+
+from disentune.errors import unknown
+
+Shape = tuple[int, int, int]
+"""Channels, height, width."""
+
+
+class Frozen(BaseModel):
+    """Base of every set of parameters: immutable, no unknown keys, no silent conversion of types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def _integral(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, BeforeValidator(_integral)]
+"""A whole number; `1e5` counts as one."""
+
+
+# ---- data sets
+
+
+class FactorImages(Protocol):
+    """An opened data set: every combination of its factors is one image, the last factor fastest."""
+
+    factor_names: tuple[str, ...]
+    factor_sizes: tuple[int, ...]
+    shape: Shape
+    mean: tuple[float, ...]
+    """Per channel, of pixels in [0, 1]."""
+    std: tuple[float, ...]
+
+    def __len__(self) -> int: ...
+
+    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
+        """uint8 (n, c, h, w); `rng` only serves data sets whose images are noisy."""
+        ...
+
+
+@dataclass(frozen=True)
+class Dataset:
+    name: str
+    params: type[Frozen]
+    shape: Callable[[Any], Shape]
+    """Shape of an image; known before any image is made, so that a config can be checked for nothing."""
+    open: Callable[[Any], FactorImages]
+
+
+# ---- models
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Diagonal Gaussians q(z|x): mean and logvar are (n, d)."""
+
+    mean: Tensor
+    logvar: Tensor
+
+
+class AutoEncoder(nn.Module):
+    """An encoder to 2 d numbers (means, then log-variances) and a decoder from d."""
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module, latents: int):
+        super().__init__()
+        self.encoder, self.decoder, self.latents = encoder, decoder, latents
+
+    def encode(self, x: Tensor) -> Posterior:
+        mean, logvar = self.encoder(x).chunk(2, dim=1)
+        return Posterior(mean, logvar)
+
+    def decode(self, z: Tensor) -> Tensor:
+        return self.decoder(z)
+
+
+@dataclass(frozen=True)
+class Model:
+    """`params` has a field `latents`; `build` draws every weight from its generator."""
+
+    name: str
+    params: type[Frozen]
+    build: Callable[[Shape, Any, torch.Generator], AutoEncoder]
+    check: Callable[[Shape, Any], None] = lambda shape, params: None
+    """Raises ValueError when images of this shape do not fit, saying which do."""
+
+
+# ---- reconstruction losses
+
+
+@dataclass(frozen=True)
+class Recon:
+    """A loss of images, and the distance between images that it implies: the perceived distance."""
+
+    name: str
+    params: type[Frozen]
+    per_image: Callable[[Tensor, Tensor, Any], Tensor]
+    """(decoder's output (n, c, h, w), target (n, c, h, w), params) -> sum over pixels (n,)."""
+    distance: Callable[[Tensor, Tensor, Any], Tensor]
+    """(images (n, c, h, w), images (n, c, h, w), params) -> (n,): the same loss between two images."""
+    to_image: Callable[[Tensor], Tensor] = lambda output: output
+    """The decoder's output as an image in the target's units."""
+    needs_unit_range: bool = False
+    """True when targets must lie in [0, 1]: `dataset.transform: unit`."""
+    check: Callable[[Shape, Any], None] = lambda shape, params: None
+
+
+# ---- frameworks
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images (n, c, h, w) in the transform's units, their partners when pairs are drawn, and the recon loss."""
+
+    x: Tensor
+    pair: Tensor | None
+    recon: Callable[[Tensor, Tensor], Tensor]
+    """(decoder's output, target) -> mean over the batch of the sum over pixels; a scalar."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where training stands; `rng` gives this step's noise and nothing else does."""
+
+    number: int
+    steps: int
+    rng: np.random.Generator
+
+
+@dataclass(frozen=True)
+class Losses:
+    """In nats an image, as the papers write them; the loop applies `loss_scale` once, for every framework.
+
+    The loop minimises recon + latent (`sum`) or recon / pixels + latent / latents (`mean`).
+    """
+
+    recon: Tensor
+    latent: Tensor
+    """Every term on latents, already weighted."""
+    parts: Mapping[str, Tensor] = field(default_factory=dict)
+    """The same terms one by one and unweighted, for the row; `kl` first."""
+
+
+@dataclass(frozen=True)
+class Framework:
+    """`loss` is pure: equal inputs, equal losses. With `draws="pair"`, params has a field `pairs`: the pair law."""
+
+    name: str
+    params: type[Frozen]
+    loss: Callable[[AutoEncoder, Batch, Any, Step], Losses]
+    draws: Literal["single", "pair"] = "single"
+
+
+# ---- metrics
+
+
+@dataclass(frozen=True)
+class Metric:
+    name: str
+    params: type[Frozen]
+    keys: tuple[str, ...]
+    score: Callable[[np.ndarray, np.ndarray, np.random.Generator, Any], dict[str, float]]
+    """(codes (n, d), factors (n, k), rng, params) -> one number for each of `keys`."""
+
+
+# ---- catalogues
+
+P = TypeVar("P", Dataset, Model, Recon, Framework, Metric)
+
+
+class Catalogue(Generic[P]):
+    """The plug-ins of one kind by name; also finds a user's own by import path."""
+
+    def __init__(self, kind: str, record: type[P], plugins: Iterable[P]):
+        self.kind, self.record = kind, record
+        self.plugins = {plugin.name: plugin for plugin in plugins}
+
+    def __iter__(self):
+        return iter(self.plugins.values())
+
+    def names(self) -> list[str]:
+        return sorted(self.plugins)
+
+    def __getitem__(self, name: str) -> P:
+        """Raises ValueError with the nearest known name."""
+        if name in self.plugins:
+            return self.plugins[name]
+        if ":" not in name:
+            raise ValueError(unknown(self.kind, name, self.plugins))
+        return self._imported(name)
+
+    def _imported(self, path: str) -> P:
+        module, _, attribute = path.partition(":")
+        try:
+            plugin = getattr(importlib.import_module(module), attribute)
+        except Exception as error:  # a user's module may fail in any way while it is imported
+            raise ValueError(f"cannot import '{path}': {type(error).__name__}: {error}") from error
+        if not isinstance(plugin, self.record):
+            raise ValueError(f"'{path}' must be a {self.record.__name__}, but is a {type(plugin).__name__}")
+        return plugin
+
+
+def summary(plugin: Any) -> str:
+    """First line of the docstring of the file that holds the plug-in."""
+    function = getattr(plugin, "loss", None) or getattr(plugin, "per_image", None) or getattr(plugin, "score", None)
+    function = function or getattr(plugin, "build", None) or plugin.open
+    text = importlib.import_module(function.__module__).__doc__ or ""
+    return text.strip().splitlines()[0] if text.strip() else ""

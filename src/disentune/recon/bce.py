@@ -1,0 +1,29 @@
+"""Binary cross-entropy on logits: the Bernoulli likelihood of Kingma & Welling, ICLR 2014, appendix C.1."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from disentune.plugin import Frozen, Recon
+
+SURE = 1e-6
+"""Probabilities of a distance lie in [SURE, 1 - SURE]: a wrong black or white pixel costs ln(1 / SURE) = 13.8 nats."""
+
+
+class Params(Frozen):
+    """Nothing to choose."""
+
+
+def per_image(output: Tensor, target: Tensor, params: Params) -> Tensor:
+    """Sum over pixels of the cross-entropy of a target in [0, 1], (n,)."""
+    return binary_cross_entropy_with_logits(output, target, reduction="none").flatten(1).sum(dim=1)
+
+
+def distance(a: Tensor, b: Tensor, params: Params) -> Tensor:
+    """The loss, for target b, of a decoder whose probabilities are image a; smallest for a = b, not symmetric."""
+    return per_image(torch.logit(a, eps=SURE), b, params)
+
+
+RECON = Recon(
+    name="bce", params=Params, per_image=per_image, distance=distance, to_image=torch.sigmoid, needs_unit_range=True
+)

@@ -1,0 +1,17 @@
+"""Squared error: the Gaussian likelihood of Kingma & Welling, ICLR 2014, up to a factor and a constant."""
+
+from torch import Tensor
+
+from disentune.plugin import Frozen, Recon
+
+
+class Params(Frozen):
+    """Nothing to choose."""
+
+
+def per_image(output: Tensor, target: Tensor, params: Params) -> Tensor:
+    """Sum over pixels of the squared error, (n,)."""
+    return (output - target).square().flatten(1).sum(dim=1)
+
+
+RECON = Recon(name="mse", params=Params, per_image=per_image, distance=per_image)

@@ -1,0 +1,276 @@
+"""The rows of a run as tables: read, aggregate, rank, write. Knows only rows and the ledger."""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+
+from disentune.config import LOSS_KEYS, SECTIONS, flattened
+from disentune.errors import ConfigError, unknown
+from disentune.ledger import Run, find_run, write_atomically
+from disentune.settings import Objective
+
+FIXED = ("trial_id", "arm", "status", "seed", "step")
+Mode = Literal["max", "min"]
+At = Literal["last", "max", "min"]
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One trial as the ledger has it."""
+
+    trial_id: str
+    arms: tuple[str, ...]
+    status: str
+    config: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+    def last(self) -> dict[str, Any]:
+        return self.rows[-1] if self.rows else {"step": 0, "metrics": {}}
+
+    def maxima(self) -> dict[str, float]:
+        """`<metric>_max`: the largest value so far of each evaluated metric; NaN when there never was a number."""
+        best: dict[str, float] = {}
+        for row in self.rows:
+            for key in evaluated(row["metrics"]):
+                value = _number(row["metrics"][key])
+                best[f"{key}_max"] = max(value, best.get(f"{key}_max", math.nan), key=_nan_lowest)
+        return best
+
+
+@dataclass(frozen=True)
+class Results:
+    """A run's trials, sorted by id, and their tables."""
+
+    run: Run
+    records: tuple[Record, ...]
+
+    @cached_property
+    def rows(self) -> pd.DataFrame:
+        """One row for each trial and step."""
+        return _frame(self.records, lambda record: record.rows)
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """One row for each trial: its last, and the running maximum of each evaluated metric."""
+        frame = _frame(self.records, lambda record: [record.last()])
+        maxima = [record.maxima() for record in self.records]
+        keys = dict.fromkeys(key for best in maxima for key in best)
+        columns = {key: np.array([best.get(key, math.nan) for best in maxima], dtype=float) for key in keys}
+        return frame.assign(**columns)
+
+    @cached_property
+    def objective(self) -> Objective | None:
+        """What the run's sweep asks for."""
+        return self.run.sweep().settings.objective
+
+
+def load(run: str | Path, only: Iterable[str] | None = None) -> Results:
+    """A run by its folder, `sweep/run` or sweep's name; `only` keeps the trials of these ids."""
+    return read(find_run(str(run)), only)
+
+
+def read(run: Run, only: Iterable[str] | None = None) -> Results:
+    kept = None if only is None else set(only)
+    folders = [folder for folder in run.trials() if kept is None or folder.id in kept]
+    return Results(run, tuple(
+        Record(folder.id, folder.arms(), folder.status().state, folder.tree(), folder.rows()) for folder in folders
+    ))  # fmt: skip
+
+
+def evaluated(metrics: Collection[str]) -> list[str]:
+    """The metric keys that are not losses. Each loss stands in a row twice, as `kl` and `kl_sum`."""
+    return [key for key in metrics if not _is_loss(key, metrics)]
+
+
+def _is_loss(key: str, metrics: Collection[str]) -> bool:
+    twin = key.removesuffix("_sum") if key.endswith("_sum") else f"{key}_sum"
+    return key in LOSS_KEYS or twin in metrics
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _nan_lowest(value: float) -> tuple[bool, float]:
+    return (False, 0.0) if math.isnan(value) else (True, value)
+
+
+# ---- tables
+
+
+def _frame(records: Iterable[Record], rows_of: Callable[[Record], list[dict[str, Any]]]) -> pd.DataFrame:
+    """Columns are made whole, each once, so that the time grows with the number of cells alone."""
+    records = list(records)
+    rows = [rows_of(record) for record in records]
+    counts = np.array([len(some) for some in rows], dtype=int)
+    fixed = {
+        "trial_id": [record.trial_id for record in records],
+        "arm": ["+".join(record.arms) for record in records],
+        "status": [record.status for record in records],
+        "seed": [record.config["seed"] for record in records],
+    }
+    columns: dict[str, Any] = {key: _typed(values).repeat(counts) for key, values in fixed.items()}
+    every = [row for some in rows for row in some]
+    columns["step"] = np.array([row["step"] for row in every], dtype="int64")
+    return pd.DataFrame(columns | _config_columns(records, rows, counts) | _metric_columns(every))
+
+
+def _config_columns(records: list[Record], rows: list[list[Any]], counts: np.ndarray) -> dict[str, Any]:
+    flats = [flattened(record.config) for record in records]
+    changed = {key for some in rows for row in some for key in row.get("overrides", ())}
+    columns = {}
+    for key in _config_keys(flats, changed):
+        values = [flat.get(key) for flat in flats]
+        if key in changed:
+            pairs = zip(values, rows, strict=True)
+            columns[key] = _typed([row.get("overrides", {}).get(key, value) for value, some in pairs for row in some])
+        else:
+            columns[key] = _typed(values).repeat(counts)
+    return columns
+
+
+def _config_keys(flats: list[dict[str, Any]], changed: Iterable[str]) -> list[str]:
+    """Sections in their canonical order, the keys of a section as the trials bring them."""
+    keys = dict.fromkeys([key for flat in flats for key in flat] + sorted(changed))
+    keys.pop("seed", None)
+    return sorted(keys, key=lambda key: SECTIONS.index(key.split(".")[0]))
+
+
+def _metric_columns(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    keys = dict.fromkeys(key for row in rows for key in row["metrics"])
+    return {key: np.array([_number(row["metrics"].get(key)) for row in rows], dtype=float) for key in keys}
+
+
+def _typed(values: list[Any]) -> Any:
+    """An array of the narrowest type that holds the values; null and absent are both missing."""
+    kinds = {type(value) for value in values if value is not None}
+    complete = None not in values
+    if kinds == {bool}:
+        return pd.array(values, dtype="bool" if complete else "boolean")
+    if kinds == {int}:
+        return pd.array(values, dtype="int64" if complete else "Int64")
+    if kinds <= {int, float}:
+        return np.array([_number(value) for value in values], dtype=float)
+    return pd.Series(_texts(values)).array
+
+
+def _texts(values: list[Any]) -> list[str | None]:
+    """A list as the names in it, unless two different lists would read the same."""
+    short = [value if value is None else _text(value, False) for value in values]
+    full = [value if value is None else _text(value, True) for value in values]
+    return short if len(set(short)) == len(set(full)) else full
+
+
+def _text(value: Any, full: bool) -> str:
+    if isinstance(value, list):
+        return ", ".join(_text(item, full) for item in value)
+    if not isinstance(value, Mapping):
+        return str(value)
+    params = ", ".join(f"{key}={item}" for key, item in value.items() if key != "name") if full else ""
+    return f"{value.get('name', '')}({params})" if params else str(value.get("name", ""))
+
+
+# ---- what other programs read
+
+
+def as_json(results: Results) -> list[dict[str, Any]]:
+    """One plain object a trial; a number that JSON cannot write is null."""
+    return [_trial_json(record) for record in results.records]
+
+
+def _trial_json(record: Record) -> dict[str, Any]:
+    last = record.last()
+    return {
+        "trial_id": record.trial_id,
+        "status": record.status,
+        "step": last["step"],
+        "seed": record.config["seed"],
+        "config": record.config,
+        "metrics": {key: _finite(value) for key, value in (last["metrics"] | record.maxima()).items()},
+    }
+
+
+def _finite(value: Any) -> Any:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def write_parquet(results: Results) -> Path:
+    """The rows as one file beside the ledger. Equal tables give equal bytes: no metadata of pandas, no index."""
+    table = pa.Table.from_pandas(results.rows, preserve_index=False).replace_schema_metadata(None)
+    sink = pa.BufferOutputStream()
+    pyarrow.parquet.write_table(table, sink, compression="zstd", compression_level=3)
+    write_atomically(results.run.parquet_path, sink.getvalue().to_pybytes())
+    return results.run.parquet_path
+
+
+# ---- comparing trials
+
+
+def config_keys(frame: pd.DataFrame) -> list[str]:
+    return [key for key in frame.columns if key.split(".")[0] in SECTIONS]
+
+
+def varying_keys(frame: pd.DataFrame) -> list[str]:
+    """Config keys that differ between trials, seed left out. A parameter that only some plug-ins have does not
+    count for being absent elsewhere: there the plug-in's name varies."""
+    varies = {key: frame[key].nunique() > 1 for key in config_keys(frame)}
+    some_missing = {key for key in varies if frame[key].isna().any() and frame[key].notna().any()}
+    return [key for key in varies if varies[key] or (key in some_missing and not varies.get(_name_key(key), False))]
+
+
+def _name_key(key: str) -> str:
+    return f"{key.split('.')[0]}.name"
+
+
+def aggregate(results: Results, by: list[str] | None, metric: str, at: At = "last") -> pd.DataFrame:
+    """n, mean, sd (of a sample), min and max of a metric in each group of trials, best mean first.
+
+    Without `by`, a group is an arm and a value of each config key that varies, so that its trials differ by seed.
+    Trials without a number are in no count.
+    """
+    by = ["arm", *varying_keys(results.trials)] if by is None else by
+    _refuse_unknown("key", by, [*FIXED, *config_keys(results.trials)])
+    grouped = results.trials[by].assign(value=values(results, metric, at)).groupby(by, dropna=False)["value"]
+    table = grouped.agg(n="count", mean="mean", sd="std", min="min", max="max").reset_index()
+    return _best_first(table, "mean", mode_of(results, metric))
+
+
+def values(results: Results, metric: str, at: At = "last") -> np.ndarray:
+    """A metric of each trial: in its last row, or its extreme over all rows."""
+    source = results.trials if at == "last" else results.rows
+    _refuse_unknown("metric", [metric], [key for key in source if key not in (*FIXED, *config_keys(source))])
+    if at == "last":
+        return source[metric].to_numpy()
+    return source.groupby("trial_id")[metric].agg(at).reindex(results.trials["trial_id"]).to_numpy()
+
+
+def mode_of(results: Results, metric: str) -> Mode:
+    """The objective's own mode; else losses are best small and scores best large."""
+    if results.objective and results.objective.metric == metric:
+        return results.objective.mode
+    return "min" if _is_loss(metric, results.rows.columns) else "max"
+
+
+def ranked(results: Results, metric: str, mode: Mode) -> pd.DataFrame:
+    """The trials, best first; those without a number last."""
+    return _best_first(results.trials.assign(_value=values(results, metric)), "_value", mode).drop(columns="_value")
+
+
+def _best_first(frame: pd.DataFrame, column: str, mode: Mode) -> pd.DataFrame:
+    return frame.sort_values(column, ascending=mode == "min", kind="stable", na_position="last", ignore_index=True)
+
+
+def _refuse_unknown(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    known = list(known)
+    for name in names:
+        if name not in known:
+            raise ConfigError(unknown(kind, name, known))

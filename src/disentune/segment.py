@@ -1,0 +1,220 @@
+"""A segment: one stretch of a trial, from its newest checkpoint to a step, written to its folder. Knows no Ray.
+
+A row is on disk before the checkpoint that follows it, so training from a checkpoint computes no row that is missing
+below it; rows that come out again are equal to the bit and are passed over.
+"""
+
+import math
+import socket
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from disentune import process
+from disentune.config import TrialConfig, flattened, nested
+from disentune.errors import TrialError
+from disentune.ledger import Run, Status, TrialFolder
+from disentune.settings import Objective, Plateau, Settings
+from disentune.training import Training
+
+Outcome = Literal["paused", "done", "diverged", "failed", "interrupted"]
+POLL_S = 0.5
+"""How often a worker looks whether it has been asked to stop."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What a worker is asked to do; plain values, so that it can travel."""
+
+    run: str
+    trial_id: str
+    until: int
+    session: str
+    settings: Mapping[str, Any]
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Dotted keys that population based training has changed by now."""
+    inherited: int = 0
+    """The step at which it took over another trial's weights: it cannot start from a checkpoint before that."""
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Said after every training step; `row` when one was new, `outcome` when the segment is over."""
+
+    step: int
+    row: dict[str, Any] | None = None
+    outcome: Outcome | None = None
+
+
+class Superseded(Exception):
+    """Another driver has taken the run over; this worker must not write any more."""
+
+
+def work(segment: Segment) -> Iterator[Report]:
+    """Carries a segment out. An error of the trial's own code ends the trial as failed, with its traceback."""
+    worker = _Worker(segment)
+    try:
+        yield from worker.reports()
+    except (OSError, Superseded):
+        raise  # the storage's or the cluster's fault, not the trial's: it may succeed elsewhere
+    except Exception as error:
+        yield worker.end("failed", f"{_kind(error)}\n{traceback.format_exc(limit=-12)}")
+
+
+def _kind(error: Exception) -> str:
+    memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return f"{'out of memory: ' if memory else ''}{type(error).__name__}: {error}"
+
+
+class _Worker:
+    def __init__(self, segment: Segment):
+        self.segment = segment
+        self.run = Run(Path(segment.run))
+        self.folder: TrialFolder = self.run.trial(segment.trial_id)
+        self.settings = Settings.model_validate(segment.settings)
+        self.status: Status = self.folder.status()
+        self.started = self.checkpointed = self.polled = time.monotonic()
+
+    def config(self) -> TrialConfig:
+        if not self.segment.overrides:
+            return self.folder.config()
+        return TrialConfig.parse(nested({**flattened(self.folder.tree()), **self.segment.overrides}))
+
+    def reports(self) -> Iterator[Report]:
+        rows = self.folder.rows()
+        watermark = rows[-1]["step"] if rows else 0
+        self._set_status("running", attempts=self.status.attempts + 1, node=socket.gethostname())
+        training = self._training()
+        best = Best(self.settings.objective, rows)
+        for progress in training.run(self.segment.until):
+            row = progress.row
+            if row is not None and progress.step > watermark:
+                if cause := self._divergence(row):
+                    yield self.end("diverged", cause, step=progress.step)
+                    return
+                self._write(row)
+                best.add(row)
+                if cause := plateau(self.settings.stop.plateau, best):
+                    self._checkpoint(training, best)
+                    yield self.end("done", cause, row, progress.step)
+                    return
+            if self._due(progress.step) or best.is_new(progress.step):
+                self._checkpoint(training, best)
+            if self._stop_requested():
+                self._checkpoint(training, best)
+                yield self.end("interrupted", "", row, progress.step)
+                return
+            yield Report(progress.step, row if progress.step > watermark else None)
+        if self.folder.checkpoints.steps()[-1:] != [training.step]:
+            self._checkpoint(training, best)
+        yield self._finished(training)
+
+    def _training(self) -> Training:
+        config = self.config()
+        process.prepare(config.training.threads, config.training.device, self.settings.resources.gpu)
+        step, state, notes = self.folder.checkpoints.newest()
+        if step < self.segment.inherited:
+            raise TrialError(f"no sound checkpoint from step {self.segment.inherited}, where it took over another trial")
+        for note in notes:
+            self._set_status("running", cause=note)
+        return Training(config, state)
+
+    def _finished(self, training: Training) -> Report:
+        if training.step == training.config.training.steps:
+            return self.end("done", self.status.cause, step=training.step)
+        if training.step == self.settings.stop.steps:
+            return self.end("done", f"stop.steps: {training.step}", step=training.step)
+        return self.end("paused", "", step=training.step)
+
+    def end(self, outcome: Outcome, cause: str, row: dict[str, Any] | None = None, step: int | None = None) -> Report:
+        """Writes how the segment ended; a paused or interrupted trial is pending again."""
+        at = self.status.step if step is None else step
+        self._set_status("pending" if outcome in ("paused", "interrupted") else outcome, step=at, cause=cause)
+        return Report(at, row, outcome)
+
+    def _divergence(self, row: Mapping[str, Any]) -> str:
+        loss, limit = row["metrics"]["loss"], self.settings.stop.divergence
+        if math.isfinite(loss) and loss <= limit:
+            return ""
+        return f"the loss became {loss:g} by step {row['step']} (limit {limit:g})"
+
+    def _write(self, row: dict[str, Any]) -> None:
+        if self.segment.overrides:
+            row["overrides"] = dict(self.segment.overrides)
+        row["clock"] = {"seconds": round(self._seconds(), 3)}
+        self._assert_current()
+        self.folder.append_row(row)
+
+    def _due(self, step: int) -> bool:
+        checkpoint = self.settings.checkpoint
+        by_time = time.monotonic() - self.checkpointed >= checkpoint.every_s
+        return by_time or (checkpoint.every_steps is not None and step % checkpoint.every_steps == 0)
+
+    def _checkpoint(self, training: Training, best: "Best") -> None:
+        self._assert_current()
+        self.folder.checkpoints.save(training.step, training.state())
+        self.folder.checkpoints.prune(self.settings.checkpoint.keep, best.step)
+        self.checkpointed = time.monotonic()
+        self._set_status("running", step=training.step)
+
+    def _stop_requested(self) -> bool:
+        now = time.monotonic()
+        if now - self.polled < POLL_S:
+            return False
+        self.polled = now
+        self._assert_current()
+        return self.run.stop_path.exists()
+
+    def _assert_current(self) -> None:
+        if self.run.session() != self.segment.session:
+            raise Superseded(f"{self.run.path} is being run by another driver")
+
+    def _seconds(self) -> float:
+        return self.status.seconds + time.monotonic() - self.started
+
+    def _set_status(self, state: Any, **changes: Any) -> None:
+        changes = {"seconds": round(self._seconds(), 3), **changes}
+        self.status = self.folder.update_status(state=state, **changes)
+        self.started = time.monotonic()
+
+
+class Best:
+    """The objective's values so far, and the step of the best."""
+
+    def __init__(self, objective: Objective | None, rows: list[dict[str, Any]]):
+        self.objective = objective
+        self.values: list[tuple[int, float]] = []
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        if self.objective and self.objective.metric in row["metrics"]:
+            value = row["metrics"][self.objective.metric]
+            self.values.append((row["step"], value if self.objective.mode == "max" else -value))
+
+    @property
+    def step(self) -> int | None:
+        finite = [(value, -step) for step, value in self.values if math.isfinite(value)]
+        return -max(finite)[1] if finite else None
+
+    def is_new(self, step: int) -> bool:
+        return bool(self.values) and self.values[-1][0] == step == self.step
+
+
+def plateau(rule: Plateau | None, best: Best) -> str:
+    """Why a trial ends by the plateau rule; empty while it goes on."""
+    values = [value for _, value in best.values if math.isfinite(value)]
+    if rule is None or len(values) <= rule.evaluations:
+        return ""
+    before, recent = max(values[: -rule.evaluations]), max(values[-rule.evaluations :])
+    if recent > before + rule.min_delta:
+        return ""
+    return f"stop.plateau: no improvement in {rule.evaluations} evaluations"

@@ -1,0 +1,189 @@
+"""A filter of trials in Python's own notation, read as data and never run as code.
+
+`framework.name == 'beta_vae' and seed < 2`, `arm in ['rescued', 'adversarial']`, `not recon.radius > 8`.
+"""
+
+import ast
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, flattened
+from disentune.errors import ConfigError, did_you_mean
+
+EXAMPLE = "framework.name == 'beta_vae' and seed < 2"
+LONGEST = 1000
+"""Also keeps the deepest nesting far below Python's limit."""
+WORDS = {"true": True, "false": False, "null": None}
+ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+Trial = Mapping[str, Any]
+"""Values by dotted key. Only `arm` is a tuple: a trial may belong to several arms."""
+Term = Callable[[Trial], Any]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Says of a trial, its nested config with `arm` (a name or a tuple of names), whether it is meant."""
+
+    expression: str
+    term: Term
+    keys: frozenset[str]
+    known: frozenset[str]
+
+    def __call__(self, trial: Mapping[str, Any]) -> bool:
+        flat = {key: _plain(value) for key, value in flattened(trial).items()}
+        arm = trial.get("arm", ())
+        flat["arm"] = (arm,) if isinstance(arm, str) else tuple(arm)
+        if strange := sorted(self.keys - flat.keys() - self.known):
+            raise _refused(self.expression, _unknown_key(strange[0], self.known | flat.keys()))
+        return _truth(self.term(flat), self.expression)
+
+
+def select(expression: str, known: Iterable[str] = ()) -> Selection:
+    """A filter from its text. A key that a trial lacks is null there if some built-in plug-in, or `known`, has it;
+    any other key is a ConfigError when a trial is asked about."""
+    if len(expression) > LONGEST:
+        raise ConfigError(f"--only: has {len(expression):,} characters; a filter may have {LONGEST:,}")
+    reader = _Reader(expression)
+    term = reader.term(_parsed(expression))
+    return Selection(expression, term, frozenset(reader.keys), frozenset(known) | built_in_keys())
+
+
+def built_in_keys() -> frozenset[str]:
+    """Every dotted key that a trial made of built-in plug-ins can have."""
+    keys = {"arm", "seed", "loss_scale", "dataset.transform"}
+    for section, catalogue in PLUGIN_SECTIONS.items():
+        keys |= {f"{section}.{key}" for plugin in catalogue for key in ("name", *plugin.params.model_fields)}
+    for section, params in PLAIN_SECTIONS.items():
+        keys |= {f"{section}.{key}" for key in params.model_fields}
+    return frozenset(keys)
+
+
+# ---- errors
+
+
+def _refused(expression: str, reason: str) -> ConfigError:
+    return ConfigError(f"--only {expression!r}: {reason}")
+
+
+def _unknown_key(key: str, known: Iterable[str]) -> str:
+    known = sorted(known)
+    section = key.split(".")[0]
+    near = [name for name in known if name.split(".")[0] == section] or ["arm", "seed", *SECTIONS]
+    quotes = "" if "." in key else " A text needs quotes around it."
+    return f"unknown key '{key}'.{did_you_mean(key, known)} Known: {', '.join(near)}.{quotes}"
+
+
+def _parsed(expression: str) -> ast.expr:
+    try:
+        return ast.parse(expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise _refused(expression, f"cannot be read ({reason}); write for example: {EXAMPLE}") from None
+
+
+def _truth(value: Any, expression: str) -> bool:
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise _refused(expression, f"{value!r} is neither true nor false; compare it, for example: {EXAMPLE}")
+
+
+# ---- from syntax to terms
+
+
+class _Reader:
+    """Makes a term of each kind of syntax that is allowed; every other kind is refused."""
+
+    def __init__(self, expression: str):
+        self.expression = expression
+        self.keys: set[str] = set()
+
+    def term(self, node: ast.expr) -> Term:
+        match node:
+            case ast.BoolOp():
+                return self._junction(node)
+            case ast.UnaryOp(op=ast.Not()):
+                inner = self.term(node.operand)
+                return lambda trial: not _truth(inner(trial), self.expression)
+            case ast.Compare():
+                return self._comparison(node)
+            case ast.Name() | ast.Attribute():
+                return self._key(node)
+        return self._value(node)
+
+    def _value(self, node: ast.expr) -> Term:
+        match node:
+            case ast.Constant(value=bool() | int() | float() | str() | None as value):
+                return lambda trial: value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+                return lambda trial: -number
+            case ast.List() | ast.Tuple():
+                items = [self.term(item) for item in node.elts]
+                return lambda trial: [item(trial) for item in items]
+        part = ast.get_source_segment(self.expression.strip(), node)
+        raise _refused(self.expression, f"'{part}' is not allowed; write for example: {EXAMPLE}")
+
+    def _junction(self, node: ast.BoolOp) -> Term:
+        terms = [self.term(value) for value in node.values]
+        together = all if isinstance(node.op, ast.And) else any
+        return lambda trial: together(_truth(term(trial), self.expression) for term in terms)
+
+    def _comparison(self, node: ast.Compare) -> Term:
+        terms = [self.term(side) for side in (node.left, *node.comparators)]
+        links = list(zip(node.ops, terms, terms[1:], strict=False))
+        return lambda trial: all(self._holds(op, left(trial), right(trial)) for op, left, right in links)
+
+    def _holds(self, op: ast.cmpop, left: Any, right: Any) -> bool:
+        match op:
+            case ast.Eq() | ast.NotEq():
+                return _equal(left, right) == isinstance(op, ast.Eq)
+            case ast.In() | ast.NotIn():
+                return self._among(left, right) == isinstance(op, ast.In)
+            case ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE():
+                return self._ordered(ORDERS[type(op)], left, right)
+        raise _refused(self.expression, f"'is' is not allowed; write for example: {EXAMPLE}")
+
+    def _among(self, left: Any, right: Any) -> bool:
+        if not isinstance(right, list | tuple):
+            raise _refused(self.expression, f"`in` needs a list behind it, got {right!r}")
+        return any(item in right for item in left) if isinstance(left, tuple) else left in right
+
+    def _ordered(self, order: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
+        if left is None or right is None:
+            return False
+        try:
+            return order(left, right)
+        except TypeError:
+            raise _refused(self.expression, f"{left!r} and {right!r} cannot be ordered") from None
+
+    def _key(self, node: ast.expr) -> Term:
+        """A dotted name is looked up as one text; no object's attribute is ever read."""
+        key = ast.unparse(node)
+        if not all(part.isidentifier() for part in key.split(".")):
+            raise _refused(self.expression, f"'{key}' is not allowed; write for example: {EXAMPLE}")
+        if key in WORDS:
+            return lambda trial: WORDS[key]
+        self.keys.add(key)
+        return lambda trial: trial.get(key)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return left == right
+    if isinstance(left, tuple) or isinstance(right, tuple):
+        return left in right if isinstance(right, tuple) else right in left
+    return left == right
+
+
+def _plain(value: Any) -> Any:
+    """Metrics are compared by their names: `'mig' in evaluation.metrics`."""
+    if isinstance(value, list):
+        return [item.get("name") if isinstance(item, Mapping) else item for item in value]
+    return value

@@ -1,0 +1,144 @@
+"""The settings of a sweep: how it searches, schedules, stops and checkpoints; never what a trial's numbers are."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from disentune.plugin import Count, Frozen
+
+class GridSearch(Frozen):
+    """Every combination of the finite domains."""
+
+    name: Literal["grid"] = "grid"
+
+
+class RandomSearch(Frozen):
+    """`points` draws an arm; every grid is crossed with each draw, every seed sees the same draws."""
+
+    name: Literal["random"]
+    points: Count = Field(ge=1)
+    seed: Count = Field(0, ge=0)
+
+
+class OptunaSearch(Frozen):
+    """`points` suggestions an arm; a point's value is the mean of its seeds.
+
+    Suggestion i knows the results of the points up to i - in_flight and no others, so that the same points are
+    suggested whatever the machine's load and however often the sweep is interrupted.
+    """
+
+    name: Literal["optuna"]
+    points: Count = Field(ge=1)
+    sampler: Literal["tpe", "random", "gp", "qmc", "nsgaii", "cmaes"] = "tpe"
+    in_flight: Count = Field(4, ge=1, description="points that run at the same time")
+    seed: Count = Field(0, ge=0)
+
+
+class NoScheduler(Frozen):
+    """Every trial runs to its end."""
+
+    name: Literal["none"] = "none"
+
+
+class Asha(Frozen):
+    """Successive halving (Li et al., MLSys 2020) in sweep order: at steps grace, grace x reduction, ... a trial goes on
+    if it is in the best 1/reduction of the trials before it and itself."""
+
+    name: Literal["asha"]
+    grace: Count = Field(ge=1, description="steps before the first cut")
+    reduction: float = Field(3, gt=1)
+
+
+class Median(Frozen):
+    """Stops a trial whose best value is worse than the median of the running means of the trials before it
+    (Golovin et al., KDD 2017)."""
+
+    name: Literal["median"]
+    grace: Count = Field(ge=1, description="steps before the first cut")
+    min_trials: Count = Field(3, ge=1, description="trials to compare with before any is cut")
+
+
+class Pbt(Frozen):
+    """Population based training (Jaderberg et al. 2017), synchronous: every `every` steps the worst `quantile` copies
+    weights and values of the best and perturbs the values of `keys`."""
+
+    name: Literal["pbt"]
+    every: Count = Field(ge=1, description="steps between perturbations")
+    keys: list[str] = Field(min_length=1, description="dotted keys that may change during training")
+    quantile: float = Field(0.25, gt=0, le=0.5)
+    resample: float = Field(0.25, ge=0, le=1, description="chance to draw anew instead of x 0.8 or x 1.2")
+    seed: Count = Field(0, ge=0)
+
+    @field_validator("keys")
+    @classmethod
+    def _can_change(cls, keys: list[str]) -> list[str]:
+        for key in keys:
+            if not key.startswith(("framework.", "recon.")) and key != "training.learning_rate":
+                raise ValueError(f"'{key}' cannot change during training; framework.*, recon.* and "
+                                 "training.learning_rate can")  # fmt: skip
+        return keys
+
+
+class Objective(Frozen):
+    metric: str
+    mode: Literal["max", "min"]
+    at: Literal["last", "best"] = "last"
+
+
+class Resources(Frozen):
+    """What one trial holds. A fraction of a GPU also caps the memory that the trial may take."""
+
+    cpu: float = Field(1, gt=0)
+    gpu: float = Field(0, ge=0)
+    concurrent: Count | None = Field(None, ge=1, description="trials at a time; none: as many as fit")
+
+    @field_validator("gpu")
+    @classmethod
+    def _whole_or_fraction(cls, gpu: float) -> float:
+        if gpu > 1 and gpu != int(gpu):
+            raise ValueError(f"must be a fraction of one GPU or a whole number of GPUs, got {gpu}")
+        return gpu
+
+
+class Plateau(Frozen):
+    """Ends a trial when the objective has not improved by `min_delta` for `evaluations` evaluations."""
+
+    evaluations: Count = Field(ge=1)
+    min_delta: float = Field(0, ge=0)
+
+
+class Stop(Frozen):
+    """When to end early. A trial ended by `steps` goes on when the number is raised and the sweep is run again."""
+
+    steps: Count | None = Field(None, ge=1)
+    wall_time_s: float | None = Field(None, gt=0, description="for one session; what is unfinished can be resumed")
+    plateau: Plateau | None = None
+    divergence: float = Field(1e20, gt=0, description="a loss above this, NaN or infinite ends the trial as diverged")
+
+
+class Checkpoint(Frozen):
+    every_s: float = Field(60, gt=0)
+    every_steps: Count | None = Field(None, ge=1)
+    keep: Count = Field(2, ge=1, description="newest ones kept, beside the best")
+
+
+class Wandb(Frozen):
+    mode: Literal["disabled"] = "disabled"
+
+
+Search = Annotated[GridSearch | RandomSearch | OptunaSearch, Field(discriminator="name")]
+Scheduler = Annotated[NoScheduler | Asha | Median | Pbt, Field(discriminator="name")]
+SEARCHES = {"grid": GridSearch, "random": RandomSearch, "optuna": OptunaSearch}
+SCHEDULERS = {"none": NoScheduler, "asha": Asha, "median": Median, "pbt": Pbt}
+
+
+class Settings(Frozen):
+    """Everything in a sweep that decides how it runs, not what a trial's numbers are."""
+
+    search: Search = GridSearch()
+    scheduler: Scheduler = NoScheduler()
+    objective: Objective | None = None
+    resources: Resources = Resources()
+    stop: Stop = Stop()
+    checkpoint: Checkpoint = Checkpoint()
+    wandb: Wandb = Wandb()

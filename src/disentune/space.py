@@ -1,0 +1,226 @@
+"""From a sweep's domains to its points: grids, draws, arms, and the corners at which a space is checked."""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from disentune.config import LOSS_KEYS, Invalid, Mistake, TrialConfig, nested
+from disentune.errors import ConfigError, Problem, did_you_mean
+from disentune.randomness import stream
+from disentune.settings import Asha, Median, OptunaSearch, Pbt, RandomSearch
+from disentune.sweepfile import Domain, Entry, SweepFile, worded
+
+MOST_POINTS = 200_000
+FINITE = ("grid", "choice", "int")
+
+Flat = dict[str, Any]
+"""Dotted keys of one point, seed left out."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One trial of a sweep, and the arms that ask for it."""
+
+    config: TrialConfig
+    arms: tuple[str, ...]
+
+
+# ---- domains
+
+
+def draw(domain: Domain, seed: int, key: str, number: int) -> Any:
+    """Draw `number` of a key; depends on no other key, arm or number, so that a space may grow."""
+    rng, values = stream(seed, f"draw/{key}", number), domain.values
+    if domain.kind in ("grid", "choice"):
+        return values[int(rng.integers(len(values)))]
+    if domain.kind == "int":
+        return int(rng.integers(values[0], values[1] + 1))
+    if domain.kind == "log_uniform":
+        return float(math.exp(rng.uniform(math.log(values[0]), math.log(values[1]))))
+    if domain.kind == "normal":
+        return float(rng.normal(*values))
+    return float(rng.uniform(*values))
+
+
+def finite_values(domain: Domain) -> list[Any]:
+    return list(range(domain.values[0], domain.values[1] + 1)) if domain.kind == "int" else domain.values
+
+
+def extremes(domain: Domain) -> list[Any]:
+    """Values that are valid only if the whole domain is: all of a list, both ends of a range."""
+    if domain.kind == "normal":
+        return [float(domain.values[0])]
+    return domain.values if domain.kind in ("grid", "choice") else [*dict.fromkeys(domain.values)]
+
+
+# ---- one arm's points
+
+
+def domains(entries: Mapping[str, Entry]) -> dict[str, Domain]:
+    return {key: entry.value for key, entry in entries.items() if isinstance(entry.value, Domain)}
+
+
+def fixed(sweep: SweepFile, arm: str) -> Flat:
+    """What every point of an arm has in common. A trial that holds a GPU trains on it unless it says otherwise."""
+    device = {"training.device": "cuda"} if sweep.settings.resources.gpu else {}
+    plain = {key: entry.value for key, entry in sweep.arms[arm].items() if not isinstance(entry.value, Domain)}
+    return device | plain
+
+
+def _product(choices: Mapping[str, list[Any]]) -> Iterator[Flat]:
+    return (dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values()))
+
+
+def _crossed(arm_domains: Mapping[str, Domain], search: Any) -> dict[str, list[Any]]:
+    """The domains of which every value is visited; a random search draws the others."""
+    kinds = ("grid",) if isinstance(search, RandomSearch) else FINITE
+    return {key: finite_values(domain) for key, domain in arm_domains.items() if domain.kind in kinds}
+
+
+def arm_points(sweep: SweepFile, arm: str) -> Iterator[Flat]:
+    """Points of one arm under a grid or random search: what is crossed, for each draw of the rest."""
+    search, arm_domains = sweep.settings.search, domains(sweep.arms[arm])
+    crossed = _crossed(arm_domains, search)
+    drawn = {key: domain for key, domain in arm_domains.items() if key not in crossed}
+    for number in range(search.points if isinstance(search, RandomSearch) else 1):
+        values = {key: draw(domain, search.seed, key, number) for key, domain in drawn.items()}  # type: ignore[union-attr]
+        for combination in _product(crossed):
+            yield fixed(sweep, arm) | values | combination
+
+
+def corners(sweep: SweepFile, arm: str) -> Iterator[Flat]:
+    """Every extreme value of every domain at least once, and every combination of plug-in names."""
+    arm_domains = domains(sweep.arms[arm])
+    ends = {key: extremes(domain) for key, domain in arm_domains.items()}
+    names = {key: values for key, values in ends.items() if key.endswith(".name")}
+    first = {key: values[0] for key, values in ends.items()}
+    for combination in _product(names):
+        base = fixed(sweep, arm) | first | combination
+        yield base
+        for key, values in ends.items():
+            yield from (base | {key: value} for value in values[1:] if key not in names)
+
+
+def trial_config(flat: Mapping[str, Any], seed: int) -> TrialConfig:
+    """Raises Invalid."""
+    return TrialConfig.parse(nested(flat) | {"seed": seed})
+
+
+# ---- the whole sweep
+
+
+def points(sweep: SweepFile) -> list[Point]:
+    """All trials of a grid or random search, a seed at a time; a config that two arms ask for runs once."""
+    arms_of: dict[str, list[str]] = {}
+    configs: dict[str, TrialConfig] = {}
+    flats = [(arm, flat) for arm in sweep.arms for flat in arm_points(sweep, arm)]
+    for seed, (arm, flat) in itertools.product(sweep.seeds, flats):
+        config = trial_config(flat, seed)
+        configs.setdefault(config.id, config)
+        arms_of.setdefault(config.id, []).append(arm)
+    return [Point(config, tuple(dict.fromkeys(arms_of[id]))) for id, config in configs.items()]
+
+
+def check(sweep: SweepFile) -> None:
+    """Raises one ConfigError with every problem of every point, before anything is spent."""
+    problems = [*_search_problems(sweep)]
+    if not problems:
+        for arm in sweep.arms:
+            problems += _arm_problems(sweep, arm)
+    if problems:
+        raise ConfigError(f"{sweep.file} cannot run", problems)
+
+
+def _search_problems(sweep: SweepFile) -> Iterator[Problem]:
+    settings = sweep.settings
+    search, scheduler = settings.search, settings.scheduler
+    for arm, entries in sweep.arms.items():
+        yield from _domain_problems(sweep, arm, entries)
+    needs = [name for name, needed in (
+        ("search: optuna", isinstance(search, OptunaSearch)),
+        (f"scheduler: {scheduler.name}", scheduler.name != "none"),
+        ("stop.plateau", settings.stop.plateau is not None),
+    ) if needed]  # fmt: skip
+    if needs and settings.objective is None:
+        yield Problem(sweep.where["objective"], f"objective: is required by {' and '.join(needs)}, but not set")
+    if isinstance(scheduler, Pbt) and isinstance(search, OptunaSearch):
+        yield Problem(sweep.where["scheduler"], "scheduler: pbt searches by itself; use search: random with it")
+    if settings.resources.gpu > 1:
+        yield Problem(sweep.where["resources"], f"resources.gpu: a trial uses at most one GPU, got {settings.resources.gpu:g}")  # fmt: skip
+
+
+def _domain_problems(sweep: SweepFile, arm: str, entries: Mapping[str, Entry]) -> Iterator[Problem]:
+    search = sweep.settings.search
+    found = domains(entries)
+    for key, domain in found.items():
+        if search.name == "grid" and domain.kind not in FINITE:
+            text = f"{key}: a grid search cannot visit all of {domain.kind}; use grid: [...] or search: random"
+            yield Problem(entries[key].where, text)
+    if isinstance(search, OptunaSearch) and not found:
+        yield Problem(sweep.where["arms"], f"arms.{arm}: has no domain, so {search.name} has nothing to search")
+    if isinstance(search, RandomSearch) and all(domain.kind == "grid" for domain in found.values()):
+        yield Problem(sweep.where["arms"], f"arms.{arm}: has only grids, so random has nothing to draw; use search: grid")
+    count = math.prod(len(values) for values in _crossed(found, search).values()) * getattr(search, "points", 1)
+    if not isinstance(search, OptunaSearch) and count * len(sweep.seeds) > MOST_POINTS:
+        text = f"arms.{arm}: has {count * len(sweep.seeds):,} trials; a sweep may have {MOST_POINTS:,}"
+        yield Problem(sweep.where["arms"], text)
+    if isinstance(sweep.settings.scheduler, Pbt):
+        yield from _pbt_problems(sweep, arm, entries)
+
+
+def _pbt_problems(sweep: SweepFile, arm: str, entries: Mapping[str, Entry]) -> Iterator[Problem]:
+    for key in sweep.settings.scheduler.keys:  # type: ignore[union-attr]
+        value = entries[key].value if key in entries else None
+        values = value.values if isinstance(value, Domain) else [value]
+        if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+            yield Problem(sweep.where["scheduler"], f"scheduler.keys: '{key}' must have numbers in arm '{arm}'")
+
+
+def _arm_problems(sweep: SweepFile, arm: str) -> Iterator[Problem]:
+    optuna = isinstance(sweep.settings.search, OptunaSearch)
+    candidates: Iterable[Flat] = corners(sweep, arm)
+    if not optuna:
+        candidates = itertools.chain(candidates, arm_points(sweep, arm))
+    for flat in candidates:
+        try:
+            config = trial_config(flat, 0)
+        except Invalid as invalid:
+            yield from (_located(sweep, arm, mistake) for mistake in invalid.mistakes)
+        else:
+            yield from _setting_problems(sweep, arm, config)
+
+
+def _located(sweep: SweepFile, arm: str, mistake: Mistake) -> Problem:
+    """The line that set the key, or the nearest key above it, or else the arm."""
+    entries, key = sweep.arms[arm], mistake.key
+    while key not in entries and "." in key:
+        key = key.rpartition(".")[0]
+    if key not in entries:
+        return Problem(sweep.where["arms" if len(sweep.arms) > 1 else "trial"], f"{worded(mistake)} (arm '{arm}')")
+    domain = entries[key].value
+    origin = f"but the {domain.kind} has" if isinstance(domain, Domain) else "got"
+    return Problem(entries[key].where, worded(mistake, origin))
+
+
+def _setting_problems(sweep: SweepFile, arm: str, config: TrialConfig) -> Iterator[Problem]:
+    """Settings that do not go with what the trials of an arm report."""
+    settings, known = sweep.settings, [*config.metric_keys(), *LOSS_KEYS]
+    objective, scheduler = settings.objective, settings.scheduler
+    if objective and objective.metric not in known:
+        text = f"objective.metric: arm '{arm}' reports no '{objective.metric}'."
+        yield Problem(sweep.where["objective"], f"{text}{did_you_mean(objective.metric, known)} Known: {', '.join(known)}")
+    if config.training.device == "cuda" and not settings.resources.gpu:
+        yield Problem(sweep.where["resources"], "resources.gpu: must be above 0 for training.device: cuda, got 0")
+    reports = reporting_interval(config, objective.metric if objective else "loss")
+    cut = scheduler.grace if isinstance(scheduler, Asha | Median) else scheduler.every if isinstance(scheduler, Pbt) else 0
+    if cut % reports:
+        key = "every" if isinstance(scheduler, Pbt) else "grace"
+        text = f"scheduler.{key}: must be a multiple of {reports} steps, when '{objective.metric}' is reported, got {cut}"  # type: ignore[union-attr]
+        yield Problem(sweep.where["scheduler"], text)
+
+
+def reporting_interval(config: TrialConfig, metric: str) -> int:
+    """Steps between two rows that have this metric."""
+    return config.training.log_every if metric in LOSS_KEYS else config.evaluation.every or config.training.steps

@@ -1,0 +1,146 @@
+"""Optuna's suggestions for one arm, kept in Optuna's own journal; no Ray.
+
+The study moves through one fixed sequence: ask for points until `in_flight` are out, then tell the oldest, ask for
+one more, and so on. Every suggestion is thus a function of earlier results alone, and a driver that dies goes on where
+the journal ends.
+"""
+
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.storages import BaseStorage, JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState
+
+from disentune.randomness import torch_seed
+from disentune.settings import Objective, OptunaSearch
+from disentune.sweepfile import Domain
+
+ASKED = "asked"
+"""Set once all values of a suggestion are in the journal."""
+_CREATE_TRIAL = 4
+"""Optuna's code for the journal entry that begins a trial."""
+
+
+def journal(path: Path) -> BaseStorage:
+    """The run's journal; a suggestion that a dying driver left half written is taken back first."""
+    _cut_torn_suggestion(path)
+    return JournalStorage(JournalFileBackend(str(path)))
+
+
+def _cut_torn_suggestion(path: Path) -> None:
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    data = data[: data.rfind(b"\n") + 1]
+    begun, offset = None, 0
+    for line in data.splitlines(keepends=True):
+        entry = json.loads(line)
+        if entry["op_code"] == _CREATE_TRIAL:
+            begun = offset
+        elif ASKED in entry.get("user_attr", {}):
+            begun = None
+        offset += len(line)
+    os.truncate(path, len(data) if begun is None else begun)
+
+
+def distribution(domain: Domain) -> BaseDistribution:
+    if domain.kind in ("grid", "choice"):
+        return CategoricalDistribution(domain.values)
+    low, high = domain.values
+    if domain.kind == "int":
+        return IntDistribution(low, high)
+    return FloatDistribution(low, high, log=domain.kind == "log_uniform")
+
+
+def _sampler(search: OptunaSearch, arm: str, number: int) -> optuna.samplers.BaseSampler:
+    """A fresh sampler for each suggestion: its past is in the journal, its chance in the seed of this number."""
+    seed = torch_seed(search.seed, f"suggest/{arm}/{number}") % 2**31
+    fixed_seed = torch_seed(search.seed, f"suggest/{arm}") % 2**31
+    samplers = optuna.samplers
+    match search.sampler:
+        case "tpe":
+            return samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
+        case "random":
+            return samplers.RandomSampler(seed=seed)
+        case "gp":
+            return samplers.GPSampler(seed=seed, deterministic_objective=False)
+        case "qmc":  # one low-discrepancy sequence, whose place is in the journal
+            return samplers.QMCSampler(
+                seed=fixed_seed, scramble=True, warn_asynchronous_seeding=False, warn_independent_sampling=False
+            )
+        case "nsgaii":
+            return samplers.NSGAIISampler(seed=seed)
+        case "cmaes":
+            return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+
+
+class Suggestions:
+    """One arm's study. `points` are the suggestions so far, in order."""
+
+    def __init__(
+        self, storage: BaseStorage, arm: str, search: OptunaSearch, objective: Objective, domains: Mapping[str, Domain]
+    ):
+        self.arm, self.search = arm, search
+        self.distributions = {key: distribution(domain) for key, domain in domains.items()}
+        direction = "maximize" if objective.mode == "max" else "minimize"
+        with _quiet():
+            self.study = optuna.create_study(storage=storage, study_name=arm, direction=direction, load_if_exists=True)
+        self.trials: list[FrozenTrial] = self.study.get_trials(deepcopy=False)
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        return [dict(trial.params) for trial in self.trials]
+
+    @property
+    def complete(self) -> bool:
+        return len(self.trials) >= self.search.points
+
+    def waits_for(self) -> int | None:
+        """The point whose result the next step of the sequence needs; None when it can ask, or nothing is left."""
+        told = sum(trial.state.is_finished() for trial in self.trials)
+        asked = len(self.trials)
+        if asked < self.search.points and asked - told < self.search.in_flight:
+            return None
+        return told if told < asked else None
+
+    def ask(self) -> dict[str, Any]:
+        """The next point."""
+        assert not self.complete
+        assert self.waits_for() is None
+        number = len(self.trials)
+        with _quiet():
+            self.study.sampler = _sampler(self.search, self.arm, number)
+            trial = self.study.ask(self.distributions)
+            trial.set_user_attr(ASKED, number)
+        self.trials = self.study.get_trials(deepcopy=False)
+        return dict(trial.params)
+
+    def tell(self, value: float | None, step: int, stopped: bool) -> None:
+        """The result of the oldest point that has none: None when no seed has one, `stopped` when it was cut short."""
+        number = self.waits_for()
+        assert number is not None
+        with _quiet():
+            if value is None:
+                self.study.tell(number, state=TrialState.FAIL)
+            elif stopped:
+                optuna.trial.Trial(self.study, self.trials[number]._trial_id).report(value, step)
+                self.study.tell(number, state=TrialState.PRUNED)
+            else:
+                self.study.tell(number, value)
+        self.trials = self.study.get_trials(deepcopy=False)
+
+
+class _quiet(warnings.catch_warnings):
+    """Optuna's remarks on experimental options are not for our users."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        optuna.logging.set_verbosity(optuna.logging.WARNING)

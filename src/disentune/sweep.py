@@ -1,0 +1,177 @@
+"""Running a sweep on Ray: plan from the ledger, start a fresh Tuner over what is unfinished, hold nothing worth saving."""
+
+import logging
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from disentune.errors import ConfigError
+from disentune.ledger import Run
+from disentune.planner import Planner
+from disentune.settings import Resources
+from disentune.space import Point
+from disentune.sweepfile import SweepFile
+
+# Ray reads these when it is imported: our ledger takes the place of its loggers, snapshots and signal handling.
+_RAY_SETTINGS = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+}
+_PENDING_LOCAL, _PENDING_CLUSTER = "2", "64"
+"""Trials that wait for a free slot: a few hide the start-up, many make an autoscaler add nodes."""
+
+
+class StopRequest:
+    """Asked again and again whether to stop: after SIGINT or SIGTERM, or when the time is up.
+
+    Workers see the file in the run folder, checkpoint and end; a second signal ends the driver at once, which loses
+    nothing but the work since the last checkpoints.
+    """
+
+    def __init__(self, run: Run, wall_time_s: float | None):
+        self.run, self.reason = run, ""
+        self.deadline = None if wall_time_s is None else time.monotonic() + wall_time_s
+
+    def __call__(self) -> bool:
+        if not self.reason and self.deadline is not None and time.monotonic() > self.deadline:
+            self.stop("stop.wall_time_s is over")
+        return bool(self.reason)
+
+    def stop(self, reason: str) -> None:
+        self.reason = reason
+        self.run.stop_path.touch()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        def handle(number: int, frame: Any) -> None:
+            if self.reason:
+                raise KeyboardInterrupt
+            self.stop(signal.Signals(number).name)
+
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a session ended; `interrupted` is the reason when it did not run to the end."""
+
+    interrupted: str
+    failed: int
+
+
+def launch(
+    run: Run,
+    sweep: SweepFile,
+    wanted: Callable[[Point], bool],
+    listener: Callable[[Planner, str, dict[str, Any]], None],
+    address: str | None = None,
+    retry_failed: bool = False,
+) -> Ending:
+    """Runs what is unfinished. Raises ConfigError when another driver holds the run or the resources do not exist."""
+    with run.locked() as session:
+        run.record(sweep)
+        if retry_failed:
+            _reopen_failed(run)
+        planner = Planner(run, sweep, session, wanted)
+        stop = StopRequest(run, sweep.settings.stop.wall_time_s)
+        if not planner.finished:
+            with stop.listening(), _ray(address, sweep.settings.resources) as ray_tune:
+                _fit(ray_tune, planner, stop, lambda trial_id, news: listener(planner, trial_id, news))
+        run.stop_path.unlink(missing_ok=True)
+        failed = sum(trial.status.state == "failed" for trial in planner.trials.values())
+        return Ending("" if planner.finished else stop.reason or "the session ended early", failed)
+
+
+def _reopen_failed(run: Run) -> None:
+    for trial in run.trials():
+        if trial.status().state == "failed":
+            trial.update_status(state="pending", cause="")
+
+
+def _fit(tune: Any, planner: Planner, stop: StopRequest, listener: Callable[[str, dict[str, Any]], None]) -> None:
+    from disentune.search import Causes, LedgerSearch
+    from disentune.trainable import SegmentTrainable
+
+    resources = planner.settings.resources
+    search = LedgerSearch(planner, stop, listener, resources.concurrent)
+    scratch = tempfile.mkdtemp(prefix="disentune-ray-")
+    trainable = tune.with_resources(SegmentTrainable, {"cpu": resources.cpu, "gpu": resources.gpu})
+    try:
+        tune.Tuner(
+            trainable,
+            tune_config=tune.TuneConfig(
+                search_alg=search,
+                num_samples=-1,
+                reuse_actors=True,
+                trial_name_creator=str,
+                trial_dirname_creator=lambda trial: trial.trial_id,
+            ),
+            run_config=tune.RunConfig(
+                name=planner.run.path.name,
+                storage_path=scratch,
+                callbacks=[Causes(search)],
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+                failure_config=tune.FailureConfig(max_failures=0),
+                verbose=0,
+            ),
+        ).fit()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _ray(address: str | None, resources: Resources) -> Iterator[Any]:
+    """Ray's tune module, connected: a local Ray of our own by default, or the cluster at an address."""
+    for name, value in _RAY_SETTINGS.items():
+        os.environ.setdefault(name, value)
+    os.environ.setdefault("TUNE_MAX_PENDING_TRIALS_PG", _PENDING_CLUSTER if address else _PENDING_LOCAL)
+    import ray
+    from ray import tune
+
+    for name in ("ray", "ray.tune", "ray.train", "ray.data"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    mine = not ray.is_initialized()
+    if mine:
+        _connect(ray, address)
+    try:
+        if not address:
+            _assert_enough(ray.cluster_resources(), resources)
+        yield tune
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    local = {} if address else {"include_dashboard": False}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **local)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        where = f"--address {address}: no Ray cluster answers there" if address else "a local Ray could not be started"
+        raise ConfigError(f"{where} ({str(error).strip().splitlines()[0]})") from None
+
+
+def _assert_enough(available: dict[str, float], wanted: Resources) -> None:
+    for kind, amount in (("CPU", wanted.cpu), ("GPU", wanted.gpu)):
+        if amount > available.get(kind, 0):
+            raise ConfigError(
+                f"resources.{kind.lower()}: a trial wants {amount:g}, but this machine has {available.get(kind, 0):g}; "
+                f"lower it with --set resources.{kind.lower()}=..., or use --address to join a cluster"
+            )

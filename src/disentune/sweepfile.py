@@ -1,0 +1,326 @@
+"""Sweep and search-space files: layers of dotted keys, each remembering the line it came from."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from disentune import documents
+from disentune.config import PLUGIN_SECTIONS, SECTIONS, Mistake, validated
+from disentune.documents import Document
+from disentune.errors import ConfigError, Problem, did_you_mean
+from disentune.plugin import Count, Frozen
+from disentune.settings import SCHEDULERS, SEARCHES, Settings
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+SPACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)*")
+SWEEP_KEYS = ("name", "question", "trial", "arms", "seeds", *Settings.model_fields)
+MOST_SEEDS = 100_000
+
+
+class Domain(Frozen):
+    """Where to look for one key. Exactly one kind is given; the grid's values may be of any type."""
+
+    grid: list[Any] | None = Field(None, min_length=1)
+    choice: list[Any] | None = Field(None, min_length=1)
+    uniform: list[float] | None = Field(None, min_length=2, max_length=2)
+    log_uniform: list[float] | None = Field(None, min_length=2, max_length=2)
+    int: list[Count] | None = Field(None, min_length=2, max_length=2)  # type: ignore[valid-type]
+    normal: list[float] | None = Field(None, min_length=2, max_length=2)
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> "Domain":
+        given = [kind for kind in DOMAINS if getattr(self, kind) is not None]
+        if len(given) != 1:
+            raise ValueError(f"must have exactly one of {', '.join(DOMAINS)}, got {', '.join(given) or 'none'}")
+        values = self.values
+        if self.kind in ("uniform", "log_uniform", "int") and values[0] > values[1]:
+            raise ValueError(f"must go from low to high, got {values}")
+        if self.kind == "log_uniform" and values[0] <= 0:
+            raise ValueError(f"must be above 0, got {values}")
+        if self.kind == "normal" and values[1] <= 0:
+            raise ValueError(f"must be [mean, standard deviation > 0], got {values}")
+        if self.kind in ("grid", "choice") and len({repr(value) for value in values}) < len(values):
+            raise ValueError(f"has a value twice: {values}")
+        return self
+
+    @property
+    def kind(self) -> str:
+        return next(kind for kind in DOMAINS if getattr(self, kind) is not None)
+
+    @property
+    def values(self) -> list[Any]:
+        return getattr(self, self.kind)
+
+    def tree(self) -> dict[str, Any]:
+        return {self.kind: self.values}
+
+
+DOMAINS = tuple(Domain.model_fields)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The value or Domain of one dotted key, and the `file:line` that set it."""
+
+    value: Any
+    where: str
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Dotted keys of one mapping in one file. A section given as a mapping with a name replaces the section
+    below it; a dotted key (`recon.alpha`) changes that key alone."""
+
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    replaces: frozenset[str] = frozenset()
+
+    def over(self, lower: "Layer") -> "Layer":
+        kept = {key: entry for key, entry in lower.entries.items() if key.split(".")[0] not in self.replaces}
+        return Layer({**kept, **self.entries}, lower.replaces | self.replaces)
+
+
+@dataclass(frozen=True)
+class SweepFile:
+    """A study: arms of dotted keys (all layers merged), seeds, and how to run them."""
+
+    name: str
+    question: str
+    arms: dict[str, dict[str, Entry]]
+    seeds: tuple[int, ...]
+    settings: Settings
+    file: str
+    where: dict[str, str]
+    """`file:line` of each top-level key."""
+
+    def resolved(self) -> dict[str, Any]:
+        """The same sweep as plain values without references to other files: what a run folder keeps."""
+        arms = {
+            name: {key: e.value.tree() if isinstance(e.value, Domain) else e.value for key, e in entries.items()}
+            for name, entries in self.arms.items()
+        }
+        settings = self.settings.model_dump(exclude_defaults=True)
+        for key in ("search", "scheduler"):
+            if key in settings:
+                settings[key] = {"name": getattr(self.settings, key).name, **settings[key]}
+        return {"name": self.name, "question": self.question, **settings, "seeds": list(self.seeds), "arms": arms}
+
+
+class _Builder:
+    """Reads one sweep; collects problems instead of stopping at the first."""
+
+    def __init__(self, document: Document):
+        self.document = document
+        self.problems: list[Problem] = []
+
+    def complain(self, where: str, text: str) -> None:
+        self.problems.append(Problem(where, text))
+
+    def layer(self, document: Document, tree: Any, path: documents.Path_) -> Layer:
+        """The dotted keys below `path`; nested mappings and dotted spellings mean the same."""
+        if not isinstance(tree, Mapping):
+            self.complain(document.where(path), "must be a mapping of dotted keys")
+            return Layer()
+        entries: dict[str, Entry] = {}
+        replaces = set()
+        for key, value in tree.items():
+            section = key.split(".")[0]
+            where = document.where((*path, key))
+            if section not in SECTIONS:
+                self._unknown_section(where, key, section)
+                continue
+            if key in PLUGIN_SECTIONS and isinstance(value, Mapping) and "name" in value:
+                replaces.add(key)
+            self._flatten(document, key, value, (*path, key), entries)
+        return Layer(entries, frozenset(replaces))
+
+    def _unknown_section(self, where: str, key: str, section: str) -> None:
+        if section == "seed":
+            self.complain(where, "seed: cannot be set here; the sweep's `seeds` gives every point its seeds")
+        else:
+            self.complain(where, f"{key}: unknown key.{did_you_mean(section, SECTIONS)} Known: {', '.join(SECTIONS)}")
+
+    def _flatten(
+        self, document: Document, key: str, value: Any, path: documents.Path_, entries: dict[str, Entry]
+    ) -> None:
+        where = document.where(path)
+        if not isinstance(value, Mapping):
+            entries[key] = Entry(value, where)
+        elif any(kind in value for kind in DOMAINS):
+            mistakes: list[Mistake] = []
+            domain = validated(Domain, value, key, mistakes)
+            self._report(mistakes, where)
+            if domain is not None:
+                entries[key] = Entry(domain, where)
+        else:
+            for part, below in value.items():
+                self._flatten(document, f"{key}.{part}", below, (*path, part), entries)
+
+    def _report(self, mistakes: Iterable[Mistake], where: str) -> None:
+        for mistake in mistakes:
+            self.complain(where, worded(mistake))
+
+    def arm(self, name: str, tree: Any, lower: Layer) -> Layer:
+        path = ("arms", name)
+        if not NAME.fullmatch(name):
+            self.complain(self.document.where(path), f"arms.{name}: {_name_rule(name)}")
+        if tree is None:
+            return lower
+        if not isinstance(tree, Mapping):
+            self.complain(self.document.where(path), f"arms.{name}: must be a mapping of dotted keys")
+            return lower
+        spaces = tree.get("search_space", [])
+        for space in [spaces] if isinstance(spaces, str) else spaces if isinstance(spaces, list) else [spaces]:
+            lower = self.space(space, self.document.where((*path, "search_space"))).over(lower)
+        inline = {key: value for key, value in tree.items() if key != "search_space"}
+        return self.layer(self.document, inline, path).over(lower)
+
+    def space(self, name: Any, where: str) -> Layer:
+        """A search space by its name, looked up beside the sweep file or one of the folders above it."""
+        if not isinstance(name, str) or not SPACE_NAME.fullmatch(name):
+            self.complain(where, f"search_space: must be the name of a file in search_spaces/, got {name!r}")
+            return Layer()
+        folders = search_space_folders(Path(self.document.file))
+        path = next((folder / f"{name}.yaml" for folder in folders if (folder / f"{name}.yaml").is_file()), None)
+        if path is None:
+            known = [file.stem for folder in folders for file in folder.glob("*.yaml")]
+            listed = f" Known: {', '.join(sorted(set(known)))}" if known else " There is no search_spaces/ folder near"
+            self.complain(where, f"search_space: no search_spaces/{name}.yaml.{did_you_mean(name, known)}{listed}")
+            return Layer()
+        try:
+            document = documents.read(path)
+        except ConfigError as error:
+            self.problems += error.problems or [Problem(where, str(error))]
+            return Layer()
+        return self.layer(document, document.value, ())
+
+    def seeds(self, value: Any) -> tuple[int, ...]:
+        where = self.document.where(("seeds",))
+        numbers = list(range(value)) if _is_count(value) and value <= MOST_SEEDS else value
+        if not isinstance(numbers, list) or not numbers or not all(_is_count(seed) for seed in numbers):
+            text = f"seeds: must be a number of seeds (1 to {MOST_SEEDS}) or a list of whole numbers >= 0, got {value}"
+            self.complain(where, text)
+            return (0,)
+        if len(set(numbers)) < len(numbers):
+            self.complain(where, f"seeds: has a seed twice: {numbers}")
+        return tuple(numbers)
+
+    def settings(self, tree: Mapping[str, Any]) -> Settings:
+        given = {key: value for key, value in tree.items() if key in Settings.model_fields}
+        for key, kinds in (("search", SEARCHES), ("scheduler", SCHEDULERS)):
+            given = self._named_setting(given, key, kinds)
+        mistakes: list[Mistake] = []
+        for key, value in given.items():
+            kind = _settings_class(key, value)
+            validated(kind, value, key, mistakes)
+        for mistake in mistakes:
+            self.complain(self.document.where(tuple(mistake.key.split("."))), worded(mistake))
+        return Settings() if mistakes else Settings.model_validate(given)
+
+    def _named_setting(self, given: dict[str, Any], key: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
+        """`search: random` is short for `search: {name: random}`; an unknown name is reported here."""
+        if key not in given:
+            return given
+        value = {"name": given[key]} if isinstance(given[key], str) else given[key]
+        name = value.get("name") if isinstance(value, Mapping) else None
+        if name in kinds:
+            return {**given, key: value}
+        text = f"{key}.name: must be one of {', '.join(kinds)}, got {name!r}.{did_you_mean(str(name), kinds)}"
+        self.complain(self.document.where((key,)), text)
+        return {kept: setting for kept, setting in given.items() if kept != key}
+
+
+def _settings_class(key: str, value: Any) -> type[Frozen]:
+    if key == "search":
+        return SEARCHES[value["name"]]
+    if key == "scheduler":
+        return SCHEDULERS[value["name"]]
+    annotation = Settings.model_fields[key].annotation
+    options = getattr(annotation, "__args__", (annotation,))
+    return next(option for option in options if option is not type(None))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _name_rule(name: Any) -> str:
+    return f"a name has letters, digits, '_', '-' and '.', and starts with a letter or digit; got {name!r}"
+
+
+def worded(mistake: Mistake, origin: str = "got") -> str:
+    """The sentence for one mistake, as users read it."""
+    shown = f", {origin} {mistake.value!r}" if mistake.shows_value else ""
+    return f"{mistake.key}: {mistake.text}{shown}"
+
+
+def search_space_folders(file: Path) -> list[Path]:
+    """Every `search_spaces/` from the file's own folder upwards, nearest first, then the working folder's."""
+    folders = [parent / "search_spaces" for parent in file.resolve().parents]
+    found = [folder for folder in [*folders, Path.cwd() / "search_spaces"] if folder.is_dir()]
+    return list(dict.fromkeys(found))
+
+
+def read_sweep(path: Path, overrides: Iterable[str] = ()) -> SweepFile:
+    """A sweep from its file, with `key=value` overrides on top; every problem at once as a ConfigError."""
+    document = documents.read(path)
+    if not isinstance(document.value, Mapping):
+        raise ConfigError(f"{document.file} must be a mapping with at least `trial` or `arms`")
+    settings, trial_keys = _overrides(document.value, overrides)
+    return _build(replace(document, value={**document.value, **settings}), trial_keys, path.stem)
+
+
+def _build(document: Document, trial_overrides: Mapping[str, Any], default_name: str) -> SweepFile:
+    builder, tree = _Builder(document), document.value
+    for key in tree:
+        if key not in SWEEP_KEYS:
+            text = f"{key}: unknown key.{did_you_mean(key, SWEEP_KEYS)} Known: {', '.join(SWEEP_KEYS)}"
+            builder.complain(document.where((key,)), text)
+    name, question = tree.get("name", default_name), tree.get("question", "")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        builder.complain(document.where(("name",)), f"name: {_name_rule(name)}")
+    if not isinstance(question, str):
+        builder.complain(document.where(("question",)), "question: must be a text")
+    trial = builder.layer(document, tree.get("trial") or {}, ("trial",))
+    arms = tree.get("arms", {"all": {}})
+    if not isinstance(arms, Mapping) or not arms:
+        builder.complain(document.where(("arms",)), "arms: must be a mapping of at least one arm")
+        arms = {}
+    layers = {str(arm): builder.arm(str(arm), arm_tree, trial) for arm, arm_tree in arms.items()}
+    override = builder.layer(Document("--set"), trial_overrides, ())
+    sweep = SweepFile(
+        name=name,
+        question=question,
+        arms={arm: dict(override.over(layer).entries) for arm, layer in layers.items()},
+        seeds=builder.seeds(tree.get("seeds", 1)),
+        settings=builder.settings(tree),
+        file=document.file,
+        where={key: document.where((key,)) for key in SWEEP_KEYS},
+    )
+    if builder.problems:
+        raise ConfigError(f"{document.file} cannot run", builder.problems)
+    return sweep
+
+
+def _overrides(tree: Mapping[str, Any], overrides: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`key=value` texts as (settings of the sweep, keys of every trial that stand above all layers)."""
+    settings: dict[str, Any] = {}
+    trial: dict[str, Any] = {}
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {override}: must be key=value, for example --set training.steps=100")
+        value = documents.parse(text, f"--set {key}").value
+        section, *rest = key.split(".")
+        if section in SECTIONS:
+            trial[key] = value
+        elif rest:
+            below = settings.get(section, tree.get(section))
+            below = {"name": below} if isinstance(below, str) else dict(below or {})
+            settings[section] = {**below, ".".join(rest): value}
+        else:
+            settings[section] = value
+    return settings, trial

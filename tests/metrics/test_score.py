@@ -1,0 +1,33 @@
+"""disentune.metrics.score for people, and the independence of metrics."""
+
+import numpy as np
+import pytest
+
+from disentune.errors import ConfigError
+from disentune.metrics import METRICS, score
+from disentune.randomness import metric_rng
+
+FACTORS = np.random.default_rng(0).integers(0, 4, size=(600, 2))
+CODES = FACTORS + 0.7 * np.random.default_rng(1).normal(size=(600, 2))
+
+
+def test_duplicated_codes_have_no_gap():
+    assert score("mig", np.hstack([FACTORS, FACTORS]) * 1.0, FACTORS) == {"mig": 0.0}
+
+
+def test_the_stream_of_a_metric_depends_on_seed_and_name_only():
+    metric = METRICS["mig"]
+    params = metric.params(samples=100)
+    expected = metric.score(CODES, FACTORS, metric_rng(3, "mig"), params)
+    assert score("mig", CODES, FACTORS, seed=3, samples=100) == expected
+    assert score("mig", CODES, FACTORS, seed=4, samples=100) != expected
+
+
+def test_an_unknown_metric_is_a_config_error():
+    with pytest.raises(ConfigError, match="unknown metric 'migg'. Did you mean 'mig'?"):
+        score("migg", CODES, FACTORS)
+
+
+def test_wrong_parameters_are_a_config_error():
+    with pytest.raises(ConfigError, match="must be greater than or equal to 2, but is 1"):
+        score("mig", CODES, FACTORS, bins=1)
