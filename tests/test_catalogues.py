@@ -25,9 +25,8 @@ def modules(folder):
 def test_each_file_with_a_record_bears_its_name_and_is_in_the_catalogue(folder):
     catalogue = CATALOGUES[folder]
     attribute = catalogue.record.__name__.upper()
-    records = {
-        name: getattr(module, attribute) for name, module in modules(folder).items() if hasattr(module, attribute)
-    }
+    found = {name: getattr(module, attribute, None) for name, module in modules(folder).items()}
+    records = {name: record for name, record in found.items() if record}
     assert {name: record.name for name, record in records.items()} == {name: name for name in catalogue.names()}
     assert all(catalogue[name] is record for name, record in records.items())
 

@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
 
 from disentune.errors import ConfigError, Problem
 
 LARGEST_FILE = 1_000_000
-MOST_VALUES = 200_000
+MOST_VALUES = 50_000
 """Aliases let a short file mean billions of values; no honest sweep needs more than this."""
 DEEPEST = 50
+TOO_MUCH = f"holds more than {MOST_VALUES:,} values, aliases counted out, or is nested deeper than {DEEPEST} levels"
+STANDARD = "tag:yaml.org,2002:"
 
 Path_ = tuple[str | int, ...]
 
@@ -26,12 +30,36 @@ class Document:
     file: str
     value: Any = None
     lines: dict[Path_, int] = field(default_factory=dict)
+    elsewhere: dict[Path_, str] = field(default_factory=dict)
+    """Parts that were set from outside the file, and where."""
 
     def where(self, path: Path_) -> str:
         """`file:line` of the deepest known part of this path."""
-        while path and path not in self.lines:
+        while path and path not in self.lines and path not in self.elsewhere:
             path = path[:-1]
-        return f"{self.file}:{self.lines.get(path, 1)}"
+        return self.elsewhere.get(path) or f"{self.file}:{self.lines.get(path, 1)}"
+
+
+class _Composer(Composer):
+    """Stops at a size or depth that no honest file has, before time and memory are spent on the rest of it."""
+
+    def __init__(self, loader: Any = None):
+        super().__init__(loader)
+        self.warn_double_anchors = False  # YAML lets a later anchor take an earlier one's name
+        self.nodes = 0
+
+    def compose_document(self) -> Any:
+        start = self.parser.peek_event()
+        if start.version not in (None, (1, 2)):
+            text = "must be YAML 1.2, which needs no %YAML line; older versions read numbers and words otherwise"
+            raise ComposerError(None, None, text, start.start_mark)
+        return super().compose_document()
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self.nodes += 1
+        if self.nodes > 2 * MOST_VALUES or self.depth > DEEPEST:
+            raise ComposerError(None, None, f"{TOO_MUCH}; write it out plainly", self.parser.peek_event().start_mark)
+        return super().compose_node(parent, index)
 
 
 class _Reader:
@@ -45,15 +73,15 @@ class _Reader:
         self.document.lines.setdefault(path, line)
         self.values += 1
         if self.values > MOST_VALUES or len(path) > DEEPEST:
-            raise ConfigError(
-                f"{self.document.file}:{line} holds more than {MOST_VALUES:,} values (aliases counted out) "
-                f"or is nested deeper than {DEEPEST} levels; write it out plainly"
-            )
+            raise _unreadable(self.document.file, line, f"{TOO_MUCH}; write it out plainly")
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, line)
+        if node.tag not in (f"{STANDARD}map", f"{STANDARD}seq"):
+            self._complain(line, f"{_spelled(node)} is a tag, and tags are not read; write the value without it")
         if isinstance(node, MappingNode):
             return self._mapping(node, path)
-        if isinstance(node, SequenceNode):
-            return [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
-        return self._scalar(node, line)
+        assert isinstance(node, SequenceNode)
+        return [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
 
     def _mapping(self, node: MappingNode, path: Path_) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
@@ -64,21 +92,34 @@ class _Reader:
                 continue
             key = str(key_node.value)
             if key in mapping:
-                self._complain(line, f"'{key}' stands here twice; keep one")
+                self._complain(line, f"'{key:.60}' stands here twice; keep one")
+            if key_node.tag == f"{STANDARD}merge":
+                self._complain(line, "'<<' is not part of YAML 1.2; write the keys out")
             self.document.lines[(*path, key)] = line
             mapping[key] = self.value(value_node, (*path, key))
         return mapping
 
     def _scalar(self, node: ScalarNode, line: int) -> Any:
-        kind, text = str(node.tag).rsplit(":", 1)[-1].rsplit("'")[0], str(node.value)
+        kind, text = str(node.tag).removeprefix(STANDARD), str(node.value)
+        if kind not in _CONSTRUCT and kind not in _WITHOUT_TAG:
+            self._complain(line, f"{_spelled(node)} is a tag, and tags are not read; write the value without it")
+            return text
         try:
             return _CONSTRUCT[kind](text)
         except (KeyError, ValueError):
-            self._complain(line, f"'{text}' is not a text, number, true, false or null; put quotes around it")
+            self._complain(line, f"'{text:.60}' is not a text, number, true, false or null; put quotes around it")
             return text
 
     def _complain(self, line: int, text: str) -> None:
         self.problems.append(Problem(f"{self.document.file}:{line}", text))
+
+
+def _unreadable(file: str, line: int, text: str) -> ConfigError:
+    return ConfigError(f"{file} cannot be read", [Problem(f"{file}:{line}", text)])
+
+
+def _spelled(node: Node) -> str:
+    return str(node.tag).replace(STANDARD, "!!")[:60]
 
 
 def _integer(text: str) -> int:
@@ -96,22 +137,35 @@ _CONSTRUCT: dict[str, Any] = {
     "str": str,
     "int": _integer,
     "float": _float,
-    "bool": lambda text: text.lower() == "true",
-    "null": lambda text: None,
+    "bool": lambda text: {"true": True, "false": False}[text.lower()],
+    "null": lambda text: {"null": None, "~": None, "": None}[text.lower()],
 }
+_WITHOUT_TAG = ("timestamp", "merge", "value")
+"""Kinds that plain words such as 2020-01-01, << and = have in YAML, and that we do not read."""
+
+
+def _said(error: MarkedYAMLError) -> str:
+    return ": ".join(str(part) for part in (error.context, error.problem) if part)
+
+
+def _code(character: Any) -> int:
+    return character if isinstance(character, int) else ord(character)
 
 
 def parse(text: str, file: str) -> Document:
     """The document in a text; every problem in it at once as a ConfigError."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = _Composer
     try:
-        node = YAML(typ="safe", pure=True).compose(text)
-    except RecursionError:
-        raise ConfigError(f"{file} is nested too deeply to be read") from None
+        node = yaml.compose(text)
     except MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigError(f"{file} is not YAML", [Problem(f"{file}:{line}", str(error.problem))]) from None
-    except (YAMLError, ValueError) as error:
-        raise ConfigError(f"{file} is not YAML: {error}") from None
+        mark = error.problem_mark or error.context_mark
+        raise _unreadable(file, mark.line + 1 if mark else 1, _said(error)) from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _unreadable(file, line, f"character U+{_code(error.character):04X} cannot stand in YAML") from None
+    except (YAMLError, ValueError, RecursionError) as error:
+        raise _unreadable(file, 1, f"is not YAML: {error}") from None
     reader = _Reader(file)
     if node is not None:
         reader.document.value = reader.value(node, ())
@@ -123,17 +177,19 @@ def parse(text: str, file: str) -> Document:
 def read(path: Path) -> Document:
     """The document in a file; a missing, huge or binary file is a ConfigError."""
     try:
-        data = path.read_bytes()
+        with open(path, "rb") as file:
+            data = file.read(LARGEST_FILE + 1)
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > LARGEST_FILE:
-        raise ConfigError(f"{path} has {len(data):,} bytes; a sweep or search space has at most {LARGEST_FILE:,}")
+        raise ConfigError(f"{path} is too large: a sweep or search space has at most {LARGEST_FILE:,} bytes")
     try:
         return parse(data.decode(), str(path))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not a text file in UTF-8 (byte {error.start})") from None
+        line = data.count(b"\n", 0, error.start) + 1
+        raise _unreadable(str(path), line, "is not text in UTF-8") from None
 
 
 def dump(value: Any, stream: Any) -> None:
@@ -142,4 +198,5 @@ def dump(value: Any, stream: Any) -> None:
     writer.default_flow_style = None
     writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     writer.width = 120
+    writer.representer.ignore_aliases = lambda *_: True
     writer.dump(value, stream)

@@ -24,10 +24,14 @@ def environment() -> dict[str, Any]:
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What changed between two environments and can change bits: versions and devices, not the number of cores."""
+    """What changed between two environments and can change bits: versions and devices, not the number of cores.
+
+    What an environment does not say counts as unchanged.
+    """
     old, new = dict(then.get("packages", {})), dict(now["packages"])
     changed = [f"{name} {old[name]} -> {new.get(name)}" for name in old if old[name] != new.get(name)]
-    return changed + [f"{key} {then[key]} -> {now[key]}" for key in ("python", "cpu", "gpus") if then.get(key) != now[key]]
+    devices = [key for key in ("python", "cpu", "gpus") if key in then and then[key] != now[key]]
+    return changed + [f"{key} {then[key]} -> {now[key]}" for key in devices]
 
 
 def _version(package: str) -> str | None:
@@ -47,6 +51,7 @@ def _commit() -> str | None:
         ).stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", __file__)  # fails when we are installed inside someone else's checkout
         return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain", "--", str(here)) else "")
     except (OSError, subprocess.SubprocessError):
         return None

@@ -7,22 +7,23 @@ folder that can be read. Writing the same row or checkpoint twice changes nothin
 import fcntl
 import hashlib
 import io
+import itertools
 import json
 import os
 import secrets
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, get_args
 
 import torch
 
 from disentune import documents
 from disentune.config import Invalid, TrialConfig
 from disentune.environment import environment
-from disentune.errors import ConfigError, TrialError
+from disentune.errors import ConfigError, TrialError, did_you_mean
 from disentune.sweepfile import SweepFile, read_sweep
 
 State = Literal["pending", "running", "done", "diverged", "failed"]
@@ -67,16 +68,28 @@ def _cut_torn_line(file: BinaryIO) -> None:
         file.seek(0, os.SEEK_END)
 
 
+def _row(line: bytes) -> dict[str, Any]:
+    row = json.loads(line)
+    if not isinstance(row, dict) or type(row.get("step")) is not int or not isinstance(row.get("metrics"), dict):
+        raise ValueError("a row has a step and metrics")
+    return row
+
+
 def write_json(path: Path, value: Any) -> None:
     write_atomically(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
-def read_json(path: Path, remedy: str) -> Any:
+def read_json(path: Path, remedy: str, kind: type = dict) -> Any:
     """A JSON file of the ledger; a damaged one is an error that says what to do."""
     try:
-        return json.loads(path.read_bytes())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is damaged ({error}); {remedy}") from None
+    if not isinstance(content, kind):
+        raise ConfigError(f"{path} is damaged (a {kind.__name__} must stand there); {remedy}")
+    return content
 
 
 # ---- checkpoints
@@ -92,7 +105,8 @@ class Checkpoints:
         return self.folder / f"step-{step:010d}.ckpt"
 
     def steps(self) -> list[int]:
-        return sorted(int(path.stem.removeprefix("step-")) for path in self.folder.glob("step-*.ckpt"))
+        numbers = (path.stem.removeprefix("step-") for path in self.folder.glob("step-*.ckpt"))
+        return sorted(int(number) for number in numbers if number.isdecimal())
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         buffer = io.BytesIO()
@@ -111,17 +125,24 @@ class Checkpoints:
         return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
 
     def newest(self) -> tuple[int, dict[str, Any] | None, list[str]]:
-        """Step and state of the newest sound checkpoint (0, None without one), and a note on each damaged one."""
-        notes = []
+        """Step and state of the newest sound checkpoint (0, None without one), and a note on each damaged one.
+
+        Damaged ones are set aside, so that they do not count among the newest that `prune` keeps.
+        """
+        notes: list[str] = []
         for step in reversed(self.steps()):
             try:
                 return step, self.load(step), notes
             except (TrialError, OSError) as error:
                 notes.append(f"{error}; the checkpoint before it is used")
+                with suppress(OSError):
+                    self.path(step).replace(self.path(step).with_suffix(".damaged"))
         return 0, None, notes
 
     def prune(self, keep: int, best: int | None) -> None:
-        """Keeps the newest `keep` and the best."""
+        """Keeps the newest `keep` and the best; clears what a killed writer left."""
+        for aside in self.folder.glob(".step-*"):
+            aside.unlink(missing_ok=True)
         for step in self.steps()[:-keep]:
             if step != best:
                 self.path(step).unlink(missing_ok=True)
@@ -132,6 +153,7 @@ class Checkpoints:
         for later in self.steps():
             if later > step:
                 self.path(later).unlink()
+        self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path(step), data)
 
 
@@ -178,7 +200,7 @@ class TrialFolder:
         if not path.exists():
             raise ConfigError(f"{path} is missing; {remedy}")
         content = read_json(path, remedy)
-        if not isinstance(content, dict) or not {"config", "arms"} <= content.keys():
+        if not isinstance(content.get("config"), dict) or not isinstance(content.get("arms"), list):
             raise ConfigError(f"{path} is damaged (it must hold `config` and `arms`); {remedy}")
         return content
 
@@ -189,10 +211,17 @@ class TrialFolder:
         return self._config_file()["config"]
 
     def config(self) -> TrialConfig:
+        path = self.path / "config.json"
         try:
-            return TrialConfig.parse(self.tree())
+            config = TrialConfig.parse(self.tree())
         except Invalid as error:
-            raise ConfigError(f"{self.path / 'config.json'} cannot be used by this version: {error}") from None
+            raise ConfigError(f"{path} cannot be used by this version: {error}") from None
+        if config.id != self.id:
+            raise ConfigError(
+                f"{path} is not the config of trial {self.id}: it was edited, or made by another version; "
+                f"remove the folder {self.path} to run this trial again"
+            )
+        return config
 
     # status
 
@@ -202,9 +231,12 @@ class TrialFolder:
             return Status()
         remedy = "remove it: the trial goes on from its newest checkpoint"
         try:
-            return Status(**read_json(path, remedy))
+            status = Status(**read_json(path, remedy))
         except TypeError as error:
             raise ConfigError(f"{path} is damaged ({error}); {remedy}") from None
+        if status.state not in get_args(State) or type(status.step) is not int:
+            raise ConfigError(f"{path} is damaged (state {status.state!r}, step {status.step!r}); {remedy}")
+        return status
 
     def set_status(self, status: Status) -> None:
         write_json(self.path / "status.json", asdict(status))
@@ -228,9 +260,9 @@ class TrialFolder:
         by_step: dict[int, dict[str, Any]] = {}
         for number, line in enumerate(complete, start=1):
             try:
-                row = json.loads(line)
+                row = _row(line)
                 by_step.setdefault(row["step"], row)
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, RecursionError):
                 raise ConfigError(
                     f"{self.rows_path}:{number} is damaged; remove this line and those after it, and "
                     f"{self.checkpoints.folder}: the trial then computes them again"
@@ -240,11 +272,14 @@ class TrialFolder:
     def append_row(self, row: Mapping[str, Any]) -> None:
         """Appends one row durably. A torn last line is cut off first."""
         self.path.mkdir(parents=True, exist_ok=True)
+        is_first = not self.rows_path.exists()
         with open(self.rows_path, "ab+") as file:
             _cut_torn_line(file)
             file.write((json.dumps(row) + "\n").encode())
             file.flush()
             os.fsync(file.fileno())
+        if is_first:
+            _sync_folder(self.path)
 
 
 # ---- runs
@@ -255,7 +290,6 @@ class Run:
     """One run of a sweep on disk: `runs/<sweep>/<run>/`."""
 
     path: Path
-    _session: list[str] = field(default_factory=list, compare=False)
 
     @property
     def name(self) -> str:
@@ -298,14 +332,16 @@ class Run:
         documents.dump(sweep.resolved(), stream)
         data = stream.getvalue().encode()
         if self.exists() and (before := self.sweep_path.read_bytes()) != data:
-            number = len(list(self.path.glob("sweep-before-*.yaml"))) + 1
-            write_atomically(self.path / f"sweep-before-{number}.yaml", before)
+            names = (self.path / f"sweep-before-{number}.yaml" for number in itertools.count(1))
+            write_atomically(next(path for path in names if not path.exists()), before)
         write_atomically(self.sweep_path, data)
         if not (self.path / "environment.json").exists():
             write_json(self.path / "environment.json", environment())
 
     def environment(self) -> dict[str, Any]:
-        return read_json(self.path / "environment.json", "remove it: it only records versions")
+        """Of the run's first session; empty when the file was removed."""
+        path = self.path / "environment.json"
+        return read_json(path, "remove it: it only records versions") if path.exists() else {}
 
     # generations of population based training
 
@@ -317,7 +353,8 @@ class Run:
         """Committed decisions, oldest first: {population, step, moves: {trial_id: {source, values}}}."""
         if not self._population_path.exists():
             return []
-        return read_json(self._population_path, "restore it from a backup: the population's history is in it")
+        remedy = "restore it from a backup: the population's history is in it"
+        return read_json(self._population_path, remedy, list)
 
     def add_generation(self, generation: Mapping[str, Any]) -> None:
         write_json(self._population_path, [*self.generations(), dict(generation)])
@@ -332,7 +369,7 @@ class Run:
         """The token of the newest driver; a worker that holds an older one must not write."""
         try:
             return json.loads(self._lock_path.read_bytes())["session"]
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return ""
 
     @contextmanager
@@ -349,8 +386,12 @@ class Run:
         with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise ConfigError(f"{self.path} is already being run {self._holder()}; wait for it or stop it") from None
+            except BlockingIOError:
+                holder = self._holder()
+                raise ConfigError(f"{self.path} is already being run {holder}; wait for it or stop it") from None
+            except OSError as error:
+                text = f"{self._lock_path} cannot be locked: {error.strerror}; choose another --storage"
+                raise ConfigError(text) from None
             token = secrets.token_hex(8)
             file.truncate(0)
             file.write(json.dumps({"session": token, "pid": os.getpid(), "host": socket.gethostname()}).encode())
@@ -363,7 +404,7 @@ class Run:
         try:
             holder = json.loads(self._lock_path.read_bytes())
             return f"by process {holder['pid']} on {holder['host']}"
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return "by another process"
 
     def is_running(self) -> bool:
@@ -387,6 +428,18 @@ DEFAULT_RUN = "main"
 
 def find_run(text: str, storage: Path = DEFAULT_STORAGE) -> Run:
     """A run by its folder, by `sweep/run`, or by the sweep's name when it has one run (or one called main)."""
+    try:
+        found = _found_run(text, storage)
+        known = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in storage.glob("*/*/sweep.yaml"))
+    except OSError as error:
+        raise ConfigError(f"no run '{text:.100}': {error.strerror}") from None
+    if found is not None:
+        return found
+    listed = f" Known in {storage}: {', '.join(known)}" if known else f" There are no runs in {storage}"
+    raise ConfigError(f"no run '{text}'.{did_you_mean(text, known)}{listed}")
+
+
+def _found_run(text: str, storage: Path) -> Run | None:
     for path in (Path(text), storage / text):
         if (path / "sweep.yaml").is_file():
             return Run(path.resolve())
@@ -397,6 +450,4 @@ def find_run(text: str, storage: Path = DEFAULT_STORAGE) -> Run:
             return Run(chosen[0].resolve())
         if runs:
             raise ConfigError(f"{text} has several runs; name one: {', '.join(f'{text}/{run.name}' for run in runs)}")
-    known = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in storage.glob("*/*/sweep.yaml"))
-    listed = f" Known in {storage}: {', '.join(known)}" if known else f" There are no runs in {storage}"
-    raise ConfigError(f"no run '{text}'.{listed}")
+    return None

@@ -1,6 +1,5 @@
 """What to run next, worked out from the ledger alone. Knows no Ray; a simulator or a cluster can carry it out."""
 
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ MOST_LOSSES = 3
 
 @dataclass
 class Trial:
-    """A point of the sweep and what is known of it."""
+    """A point of the sweep and what is known of it; `order` is its place in its arm."""
 
     order: int
     point: Point
@@ -51,6 +50,7 @@ class Planner:
         self.run, self.sweep, self.session, self.wanted = run, sweep, session, wanted
         self.settings = sweep.settings
         self.trials: dict[str, Trial] = {}
+        self.arms: dict[str, list[Trial]] = {}
         self.open: list[Trial] = []
         self.studies: dict[str, Suggestions] = {}
         self._points: dict[str, list[list[Trial]]] = {}
@@ -78,7 +78,9 @@ class Planner:
         if known is not None:
             return known
         folder = self.run.trial(point.config.id)
-        trial = Trial(len(self.trials), point, folder, folder.status())
+        arm = self.arms.setdefault(point.arms[0], [])
+        trial = Trial(len(arm), point, folder, folder.status())
+        arm.append(trial)
         objective = self.settings.objective
         if objective is not None:
             trial.milestones = milestones(self.settings.scheduler, point.config, objective.metric)
@@ -140,9 +142,10 @@ class Planner:
         return next((step for step in trial.milestones if at < step < last), last)
 
     def _decide(self, trial: Trial, step: int) -> str:
+        """Trials are judged within their arm: arms are compared by the reader, not cut against each other."""
         scheduler = self.settings.scheduler
         if isinstance(scheduler, Asha | Median):
-            before = [other.history for other in itertools.islice(self.trials.values(), trial.order)]
+            before = [other.history for other in self.arms[trial.point.arms[0]][: trial.order]]
             return verdict(scheduler, trial.history, before, step)
         assert isinstance(scheduler, Pbt)
         return self._generation(trial, step)

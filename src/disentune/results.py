@@ -20,7 +20,6 @@ from disentune.settings import Objective
 FIXED = ("trial_id", "arm", "status", "seed", "step")
 Mode = Literal["max", "min"]
 At = Literal["last", "max", "min"]
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,14 +35,12 @@ class Record:
     def last(self) -> dict[str, Any]:
         return self.rows[-1] if self.rows else {"step": 0, "metrics": {}}
 
+    @cached_property
     def maxima(self) -> dict[str, float]:
         """`<metric>_max`: the largest value so far of each evaluated metric; NaN when there never was a number."""
-        best: dict[str, float] = {}
-        for row in self.rows:
-            for key in evaluated(row["metrics"]):
-                value = _number(row["metrics"][key])
-                best[f"{key}_max"] = max(value, best.get(f"{key}_max", math.nan), key=_nan_lowest)
-        return best
+        keys = evaluated(dict.fromkeys(key for row in self.rows for key in row["metrics"]))
+        numbers = {key: [_number(row["metrics"].get(key)) for row in self.rows] for key in keys}
+        return {f"{key}_max": max(numbers[key], key=_nan_lowest) for key in keys}
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class Results:
     def trials(self) -> pd.DataFrame:
         """One row for each trial: its last, and the running maximum of each evaluated metric."""
         frame = _frame(self.records, lambda record: [record.last()])
-        maxima = [record.maxima() for record in self.records]
+        maxima = [record.maxima for record in self.records]
         keys = dict.fromkeys(key for best in maxima for key in best)
         columns = {key: np.array([best.get(key, math.nan) for best in maxima], dtype=float) for key in keys}
         return frame.assign(**columns)
@@ -114,14 +111,14 @@ def _frame(records: Iterable[Record], rows_of: Callable[[Record], list[dict[str,
     counts = np.array([len(some) for some in rows], dtype=int)
     fixed = {
         "trial_id": [record.trial_id for record in records],
-        "arm": ["+".join(record.arms) for record in records],
+        "arm": ["+".join(sorted(record.arms)) for record in records],  # not as a growing sweep added them
         "status": [record.status for record in records],
         "seed": [record.config["seed"] for record in records],
     }
     columns: dict[str, Any] = {key: _typed(values).repeat(counts) for key, values in fixed.items()}
     every = [row for some in rows for row in some]
     columns["step"] = np.array([row["step"] for row in every], dtype="int64")
-    return pd.DataFrame(columns | _config_columns(records, rows, counts) | _metric_columns(every))
+    return pd.DataFrame(columns | _config_columns(records, rows, counts) | _metric_columns(records, every))
 
 
 def _config_columns(records: list[Record], rows: list[list[Any]], counts: np.ndarray) -> dict[str, Any]:
@@ -145,8 +142,8 @@ def _config_keys(flats: list[dict[str, Any]], changed: Iterable[str]) -> list[st
     return sorted(keys, key=lambda key: SECTIONS.index(key.split(".")[0]))
 
 
-def _metric_columns(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    keys = dict.fromkeys(key for row in rows for key in row["metrics"])
+def _metric_columns(records: list[Record], rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    keys = dict.fromkeys(key for record in records for row in record.rows for key in row["metrics"])
     return {key: np.array([_number(row["metrics"].get(key)) for row in rows], dtype=float) for key in keys}
 
 
@@ -195,7 +192,7 @@ def _trial_json(record: Record) -> dict[str, Any]:
         "step": last["step"],
         "seed": record.config["seed"],
         "config": record.config,
-        "metrics": {key: _finite(value) for key, value in (last["metrics"] | record.maxima()).items()},
+        "metrics": {key: _finite(value) for key, value in (last["metrics"] | record.maxima).items()},
     }
 
 
@@ -245,8 +242,10 @@ def aggregate(results: Results, by: list[str] | None, metric: str, at: At = "las
 
 
 def values(results: Results, metric: str, at: At = "last") -> np.ndarray:
-    """A metric of each trial: in its last row, or its extreme over all rows."""
+    """A metric of each trial: in its last row, or its extreme over all rows. NaN while no row has the objective."""
     source = results.trials if at == "last" else results.rows
+    if metric not in source and results.objective and metric == results.objective.metric:
+        return np.full(len(results.trials), np.nan)
     _refuse_unknown("metric", [metric], [key for key in source if key not in (*FIXED, *config_keys(source))])
     if at == "last":
         return source[metric].to_numpy()
@@ -262,7 +261,7 @@ def mode_of(results: Results, metric: str) -> Mode:
 
 def ranked(results: Results, metric: str, mode: Mode) -> pd.DataFrame:
     """The trials, best first; those without a number last."""
-    return _best_first(results.trials.assign(_value=values(results, metric)), "_value", mode).drop(columns="_value")
+    return _best_first(results.trials.assign(**{metric: values(results, metric)}), metric, mode)
 
 
 def _best_first(frame: pd.DataFrame, column: str, mode: Mode) -> pd.DataFrame:

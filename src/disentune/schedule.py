@@ -1,5 +1,5 @@
 """Which trials go on. Verdicts are pure functions of rows, taken in sweep order: a trial is judged by the trials before
-it, and waits until they can be compared. So the same trials stop at the same steps whatever the order of completion,
+it in its arm, and waits until they can be compared. So the same trials stop at the same steps whatever the order of completion,
 and a scheduler needs no state: it is rebuilt by reading the rows.
 """
 

@@ -22,6 +22,8 @@ Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 OWN = {"type": "string", "pattern": ":"}
 """The import path of a user's own plug-in, whose keys no schema can know."""
+LISTS = ("grid", "choice")
+LAYER = {"$ref": "#/$defs/layer", "unevaluatedProperties": False}
 # pydantic leaves the bounds of an optional number under its own names
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
@@ -50,17 +52,20 @@ def _inlined(params: type[BaseModel]) -> Schema:
 
 
 def _tidied(schema: Any) -> Any:
-    """Without titles, which only repeat the keys."""
+    """Without titles, which only repeat the keys, and with the standard's names of bounds."""
     if isinstance(schema, list):
         return [_tidied(item) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
-    kept = {key: value for key, value in schema.items() if key != "title"}
-    return {
-        BOUNDS.get(key, key): {name: _tidied(part) for name, part in value.items()} if key == "properties" else value
-        if key in ("default", "enum", "const") else _tidied(value)
-        for key, value in kept.items()
-    }  # fmt: skip
+    return {BOUNDS.get(key, key): _tidied_part(key, value) for key, value in schema.items() if key != "title"}
+
+
+def _tidied_part(key: str, value: Any) -> Any:
+    if key in ("default", "enum", "const"):
+        return value
+    if key == "description":
+        return " ".join(value.split())  # how a docstring is wrapped says nothing
+    return {name: _tidied(part) for name, part in value.items()} if key == "properties" else _tidied(value)
 
 
 def _object(properties: Mapping[str, Schema], required: Iterable[str] = ()) -> Schema:
@@ -74,27 +79,29 @@ def _any_of(options: Iterable[Schema]) -> Schema:
     return distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
 
 
-# ---- leaves
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _domain(leaf: Schema) -> Schema:
-    """A mapping of one kind of domain; the values of a list are themselves leaves."""
-    kinds = {kind: schema["anyOf"][0] for kind, schema in _properties(Domain).items()}
-    listed = {kind: {**kinds[kind], "items": leaf} for kind in ("grid", "choice")}
-    possible = kinds | listed if _is_number(leaf) else listed
-    return {**_object({kind: possible[kind] for kind in DOMAINS if kind in possible}), "minProperties": 1,
-            "maxProperties": 1}  # fmt: skip
+# ---- leaves: a value, or where to look for it
+
+
+def _domains(kinds: Iterable[str]) -> Schema:
+    possible = {key: schema["anyOf"][0] for key, schema in _properties(Domain).items() if key in kinds}
+    return {**_object(possible), "minProperties": 1, "maxProperties": 1}
 
 
 def _is_number(leaf: Schema) -> bool:
     return leaf.get("type") in ("integer", "number") or any(_is_number(part) for part in leaf.get("anyOf", ()))
 
 
-def _searchable(leaf: Schema) -> Schema:
-    """A value, or where to look for it."""
-    notes = {key: leaf[key] for key in ("description", "default") if key in leaf}
-    plain = {key: value for key, value in leaf.items() if key not in notes}
-    return {**notes, "anyOf": [plain, _domain(plain)]}
+def _searchable(key: str, leaf: Schema) -> Schema:
+    """The values of a list to choose from are checked like a single value; only numbers have ranges."""
+    notes = {part: schema for part, schema in leaf.items() if part in ("description", "default")}
+    value = {part: schema for part, schema in leaf.items() if part not in notes}
+    items = {"items": {"$ref": f"#/$defs/{key}/anyOf/0"}}
+    domain = "domain" if _is_number(leaf) else "list"
+    return {**notes, "anyOf": [value, {"$ref": f"#/$defs/{domain}", "properties": {"grid": items, "choice": items}}]}
 
 
 # ---- sections
@@ -104,105 +111,98 @@ def _name(catalogue: Catalogue) -> Schema:
     return {"anyOf": [{"enum": catalogue.names()}, OWN]}
 
 
-def _params(plugin: Any, extra: Mapping[str, Schema]) -> dict[str, Schema]:
-    return {**_properties(plugin.params), **extra}
-
-
-def _union(catalogue: Catalogue, extra: Mapping[str, Schema]) -> dict[str, Schema]:
-    """Each key that some plug-in has; its value may be what any of them takes."""
-    options: dict[str, list[Schema]] = {}
-    for plugin in catalogue:
-        for key, leaf in _params(plugin, extra).items():
-            options.setdefault(key, []).append(leaf)
-    return {key: _any_of(leaves) for key, leaves in sorted(options.items())}
-
-
-def _plugin_section(catalogue: Catalogue, extra: Mapping[str, Schema]) -> Schema:
-    """With a name, the keys of that plug-in; without one, of any; with a user's own plug-in, all keys."""
-    name = _searchable(_name(catalogue))
-    closed = [
-        _when_named(plugin.name, _object({"name": {}, **_all_searchable(_params(plugin, extra))}))
-        for plugin in catalogue
-    ]
-    some = _object({"name": name, **_all_searchable(_union(catalogue, extra))})
-    named = {"required": ["name"], "properties": {"name": {"type": "string"}}}
-    return {
-        "type": "object",
-        "properties": {"name": name},
-        "if": named,
-        "then": {"allOf": closed},
-        "else": {"if": _names_own("name"), "else": some},
-    }
-
-
-def _when_named(name: str, schema: Schema) -> Schema:
-    return {"if": {"properties": {"name": {"const": name}}}, "then": schema}
-
-
-def _names_own(key: str) -> Schema:
-    """Holds when `key` names a user's own plug-in, alone or in a list to choose from."""
-    lists = [{"type": "object", "required": [kind], "properties": {kind: {"contains": OWN}}} for kind in DOMAINS[:2]]
-    return {"required": [key], "properties": {key: {"anyOf": [OWN, *lists]}}}
-
-
-def _all_searchable(leaves: Mapping[str, Schema]) -> dict[str, Schema]:
-    return {key: _searchable(leaf) for key, leaf in leaves.items()}
-
-
-def _extra(section: str) -> dict[str, Schema]:
-    return {"transform": {"enum": list(TRANSFORMS), "default": TRANSFORMS[0]}} if section == "dataset" else {}
-
-
-def _plain_leaves(section: str, params: type[Frozen]) -> dict[str, Schema]:
-    leaves = _properties(params)
-    if section == "evaluation":
-        leaves["metrics"] = {**leaves["metrics"], "items": {"anyOf": [_name(METRICS), _metric()]}}
-    return leaves
-
-
 def _metric() -> Schema:
     """A metric with parameters; a list is one value, so nothing in it is searched."""
     closed = [_when_named(metric.name, _object({"name": {}, **_properties(metric.params)})) for metric in METRICS]
     return {"type": "object", "properties": {"name": _name(METRICS)}, "required": ["name"], "allOf": closed}
 
 
+def _when_named(name: str, schema: Schema) -> Schema:
+    return {"if": {"required": ["name"], "properties": {"name": {"const": name}}}, "then": schema}
+
+
+def _keys(section: str, plugin: Any) -> list[str]:
+    return ["name", *plugin.params.model_fields, *(["transform"] if section == "dataset" else [])]
+
+
+def _leaves(section: str) -> dict[str, Schema]:
+    """Each key that a section can have; where plug-ins share a key, its value may be what any of them takes."""
+    if section in PLAIN_SECTIONS:
+        leaves = _properties(PLAIN_SECTIONS[section])
+        if "metrics" in leaves:
+            leaves["metrics"]["items"] = {"anyOf": [_name(METRICS), _metric()]}
+        return leaves
+    options: dict[str, list[Schema]] = {"name": [_name(PLUGIN_SECTIONS[section])]}
+    for plugin in PLUGIN_SECTIONS[section]:
+        for key, leaf in _properties(plugin.params).items():
+            options.setdefault(key, []).append(leaf)
+    if section == "dataset":
+        options["transform"] = [{"enum": list(TRANSFORMS), "default": TRANSFORMS[0]}]
+    return {key: _any_of(leaves) for key, leaves in options.items()}
+
+
+def _section(section: str) -> Schema:
+    """With a plug-in's name, the keys of that plug-in; without one, of any; with a user's own, all keys."""
+    properties = {key: {"$ref": f"#/$defs/{section}.{key}"} for key in _leaves(section)}
+    if section in PLAIN_SECTIONS:
+        return _object(properties)
+    named = [
+        _when_named(plugin.name, {"propertyNames": {"enum": _keys(section, plugin)}})
+        for plugin in PLUGIN_SECTIONS[section]
+    ]
+    some = {"if": {"not": _names_own("name")}, "then": {"propertyNames": {"enum": list(properties)}}}
+    return {"type": "object", "properties": properties, "allOf": [*named, some]}
+
+
+def _names_own(key: str) -> Schema:
+    """Holds when `key` names a user's own plug-in, alone or in a list to choose from."""
+    lists = [
+        {"type": "object", "required": [kind], "properties": {kind: {"type": "array", "contains": OWN}}}
+        for kind in LISTS
+    ]
+    return {"type": "object", "required": [key], "properties": {key: {"anyOf": [OWN, *lists]}}}
+
+
 # ---- layers: the mappings that hold sections
 
 
-def _layer(extra: Mapping[str, Schema] | None = None) -> Schema:
+def _layer() -> Schema:
     """Sections nested or dotted, side by side. Unknown dotted keys pass only beside the own plug-in they belong to."""
-    properties: dict[str, Schema] = {"loss_scale": _searchable({"enum": list(LOSS_SCALES)}), **(extra or {})}
-    own_keys = []
-    for section, catalogue in PLUGIN_SECTIONS.items():
-        leaves = {"name": _name(catalogue), **_union(catalogue, _extra(section))}
-        properties[section] = {"$ref": f"#/$defs/{section}"}
-        properties |= {f"{section}.{key}": _searchable(leaf) for key, leaf in leaves.items()}
-        own_keys.append(_refuses_dotted(section, [f"{section}.{key}" for key in leaves]))
-    for section, params in PLAIN_SECTIONS.items():
-        properties[section] = {"$ref": f"#/$defs/{section}"}
-        leaves = _plain_leaves(section, params)
-        properties |= {f"{section}.{key}": _searchable(leaf) for key, leaf in leaves.items()}
-    open_keys = {f"^{section}[.]": {} for section in PLUGIN_SECTIONS}
-    return {"type": "object", "properties": properties, "patternProperties": open_keys, "additionalProperties": False,
-            "allOf": own_keys}  # fmt: skip
+    sections = [*PLUGIN_SECTIONS, *PLAIN_SECTIONS]
+    keys = ["loss_scale", *sections, *(f"{section}.{key}" for section in sections for key in _leaves(section))]
+    return {
+        "type": "object",
+        "properties": {key: {"$ref": f"#/$defs/{key}"} for key in keys},
+        "patternProperties": {f"^{section}[.]": {} for section in PLUGIN_SECTIONS},
+        "allOf": [_refuses_dotted(section) for section in PLUGIN_SECTIONS],
+    }
 
 
-def _refuses_dotted(section: str, known: list[str]) -> Schema:
+def _refuses_dotted(section: str) -> Schema:
     nested = {"required": [section], "properties": {section: _names_own("name")}}
-    strange = {"propertyNames": {"anyOf": [{"enum": known}, {"not": {"pattern": f"^{section}[.]"}}]}}
+    known = {"enum": [f"{section}.{key}" for key in _leaves(section)]}
+    strange = {"propertyNames": {"anyOf": [known, {"not": {"pattern": f"^{section}[.]"}}]}}
     return {"if": {"not": {"anyOf": [_names_own(f"{section}.name"), nested]}}, "then": strange}
 
 
 def _definitions() -> dict[str, Schema]:
-    plugins = {section: _plugin_section(catalogue, _extra(section)) for section, catalogue in PLUGIN_SECTIONS.items()}
-    plain = {key: _object(_all_searchable(_plain_leaves(key, params))) for key, params in PLAIN_SECTIONS.items()}
-    return plugins | plain
+    definitions = {
+        "layer": _layer(),
+        "domain": _domains(DOMAINS),
+        "list": _domains(LISTS),
+        "loss_scale": _searchable("loss_scale", {"enum": list(LOSS_SCALES)}),
+    }
+    for section in (*PLUGIN_SECTIONS, *PLAIN_SECTIONS):
+        definitions[section] = _section(section)
+        for key, leaf in _leaves(section).items():
+            definitions[f"{section}.{key}"] = _searchable(f"{section}.{key}", leaf)
+    return definitions
 
 
 # ---- files
 
 
-def _choice(kinds: Mapping[str, type[Frozen]]) -> Schema:
+def _choice(kinds: Mapping[str, Any]) -> Schema:
     """A mapping with a name, or the name alone where nothing else is required."""
     mappings = [{**_tidied(_inlined(kind)), "required": ["name", *_required(kind)]} for kind in kinds.values()]
     return {"anyOf": [{"enum": [name for name, kind in kinds.items() if not _required(kind)]}, *mappings]}
@@ -230,7 +230,7 @@ def _seeds() -> Schema:
 def _arms() -> Schema:
     space = _exactly(SPACE_NAME)
     spaces = {"anyOf": [space, {"type": "array", "items": space}], "description": "file names in search_spaces/"}
-    arm = {"anyOf": [_layer({"search_space": spaces}), {"type": "null"}]}
+    arm = _or_null({**LAYER, "properties": {"search_space": spaces}})
     return {"type": "object", "propertyNames": _exactly(NAME), "minProperties": 1, "additionalProperties": arm}
 
 
@@ -239,7 +239,7 @@ def sweep_schema() -> Schema:
     properties = {
         "name": _exactly(NAME),
         "question": {"type": "string"},
-        "trial": {"anyOf": [_layer(), {"type": "null"}], "description": "what all arms have in common"},
+        "trial": {**_or_null(LAYER), "description": "what all arms have in common"},
         "arms": _arms(),
         "seeds": _seeds(),
         **_settings(),
@@ -249,7 +249,7 @@ def sweep_schema() -> Schema:
 
 def search_space_schema() -> Schema:
     """Of the files in search_spaces/."""
-    return {"$schema": DIALECT, "title": "disentune search space", **_layer(), "$defs": _definitions()}
+    return {"$schema": DIALECT, "title": "disentune search space", **LAYER, "$defs": _definitions()}
 
 
 def texts() -> dict[str, str]:

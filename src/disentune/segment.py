@@ -115,7 +115,7 @@ class _Worker:
             yield Report(progress.step, row if progress.step > watermark else None)
         if self.folder.checkpoints.steps()[-1:] != [training.step]:
             self._checkpoint(training, best)
-        yield self._finished(training)
+        yield self._finished(training, best)
 
     def _training(self) -> Training:
         config = self.config()
@@ -127,8 +127,9 @@ class _Worker:
             self._set_status("running", cause=note)
         return Training(config, state)
 
-    def _finished(self, training: Training) -> Report:
+    def _finished(self, training: Training, best: "Best") -> Report:
         if training.step == training.config.training.steps:
+            self.folder.checkpoints.prune(1, best.step)
             return self.end("done", self.status.cause, step=training.step)
         if training.step == self.settings.stop.steps:
             return self.end("done", f"stop.steps: {training.step}", step=training.step)

@@ -42,7 +42,7 @@ class NoScheduler(Frozen):
 
 class Asha(Frozen):
     """Successive halving (Li et al., MLSys 2020) in sweep order: at steps grace, grace x reduction, ... a trial goes on
-    if it is in the best 1/reduction of the trials before it and itself."""
+    if it is in the best 1/reduction of the trials before it in its arm and itself."""
 
     name: Literal["asha"]
     grace: Count = Field(ge=1, description="steps before the first cut")
@@ -50,7 +50,7 @@ class Asha(Frozen):
 
 
 class Median(Frozen):
-    """Stops a trial whose best value is worse than the median of the running means of the trials before it
+    """Stops a trial whose best value is worse than the median of the running means of those before it in its arm
     (Golovin et al., KDD 2017)."""
 
     name: Literal["median"]

@@ -2,8 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from disentune.config import LOSS_KEYS, Invalid, Mistake, TrialConfig, nested
@@ -13,6 +13,7 @@ from disentune.settings import Asha, Median, OptunaSearch, Pbt, RandomSearch
 from disentune.sweepfile import Domain, Entry, SweepFile, worded
 
 MOST_POINTS = 200_000
+MOST_CORNERS = 1_000
 FINITE = ("grid", "choice", "int")
 
 Flat = dict[str, Any]
@@ -38,14 +39,15 @@ def draw(domain: Domain, seed: int, key: str, number: int) -> Any:
     if domain.kind == "int":
         return int(rng.integers(values[0], values[1] + 1))
     if domain.kind == "log_uniform":
-        return float(math.exp(rng.uniform(math.log(values[0]), math.log(values[1]))))
+        value = math.exp(rng.uniform(math.log(values[0]), math.log(values[1])))
+        return float(min(max(value, values[0]), values[1]))  # exp(log(x)) may miss x by a bit
     if domain.kind == "normal":
         return float(rng.normal(*values))
     return float(rng.uniform(*values))
 
 
-def finite_values(domain: Domain) -> list[Any]:
-    return list(range(domain.values[0], domain.values[1] + 1)) if domain.kind == "int" else domain.values
+def finite_values(domain: Domain) -> Sequence[Any]:
+    return range(domain.values[0], domain.values[1] + 1) if domain.kind == "int" else domain.values
 
 
 def extremes(domain: Domain) -> list[Any]:
@@ -69,11 +71,11 @@ def fixed(sweep: SweepFile, arm: str) -> Flat:
     return device | plain
 
 
-def _product(choices: Mapping[str, list[Any]]) -> Iterator[Flat]:
+def _product(choices: Mapping[str, Sequence[Any]]) -> Iterator[Flat]:
     return (dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values()))
 
 
-def _crossed(arm_domains: Mapping[str, Domain], search: Any) -> dict[str, list[Any]]:
+def _crossed(arm_domains: Mapping[str, Domain], search: Any) -> dict[str, Sequence[Any]]:
     """The domains of which every value is visited; a random search draws the others."""
     kinds = ("grid",) if isinstance(search, RandomSearch) else FINITE
     return {key: finite_values(domain) for key, domain in arm_domains.items() if domain.kind in kinds}
@@ -91,9 +93,13 @@ def arm_points(sweep: SweepFile, arm: str) -> Iterator[Flat]:
 
 
 def corners(sweep: SweepFile, arm: str) -> Iterator[Flat]:
-    """Every extreme value of every domain at least once, and every combination of plug-in names."""
+    """Every combination of extreme values; of a large space each extreme value at least once, and every combination
+    of plug-in names."""
     arm_domains = domains(sweep.arms[arm])
     ends = {key: extremes(domain) for key, domain in arm_domains.items()}
+    if math.prod(len(values) for values in ends.values()) <= MOST_CORNERS:
+        yield from (fixed(sweep, arm) | combination for combination in _product(ends))
+        return
     names = {key: values for key, values in ends.items() if key.endswith(".name")}
     first = {key: values[0] for key, values in ends.items()}
     for combination in _product(names):
@@ -115,9 +121,9 @@ def points(sweep: SweepFile) -> list[Point]:
     """All trials of a grid or random search, a seed at a time; a config that two arms ask for runs once."""
     arms_of: dict[str, list[str]] = {}
     configs: dict[str, TrialConfig] = {}
-    flats = [(arm, flat) for arm in sweep.arms for flat in arm_points(sweep, arm)]
-    for seed, (arm, flat) in itertools.product(sweep.seeds, flats):
-        config = trial_config(flat, seed)
+    unseeded = [(arm, trial_config(flat, 0)) for arm in sweep.arms for flat in arm_points(sweep, arm)]
+    for seed, (arm, common) in itertools.product(sweep.seeds, unseeded):
+        config = replace(common, seed=seed)
         configs.setdefault(config.id, config)
         arms_of.setdefault(config.id, []).append(arm)
     return [Point(config, tuple(dict.fromkeys(arms_of[id]))) for id, config in configs.items()]
@@ -138,6 +144,8 @@ def _search_problems(sweep: SweepFile) -> Iterator[Problem]:
     search, scheduler = settings.search, settings.scheduler
     for arm, entries in sweep.arms.items():
         yield from _domain_problems(sweep, arm, entries)
+    if (trials := sum(_trials(sweep, arm) for arm in sweep.arms)) > MOST_POINTS:
+        yield Problem(sweep.where["arms"], f"arms: have {trials:,} trials; a sweep may have {MOST_POINTS:,}")
     needs = [name for name, needed in (
         ("search: optuna", isinstance(search, OptunaSearch)),
         (f"scheduler: {scheduler.name}", scheduler.name != "none"),
@@ -148,7 +156,8 @@ def _search_problems(sweep: SweepFile) -> Iterator[Problem]:
     if isinstance(scheduler, Pbt) and isinstance(search, OptunaSearch):
         yield Problem(sweep.where["scheduler"], "scheduler: pbt searches by itself; use search: random with it")
     if settings.resources.gpu > 1:
-        yield Problem(sweep.where["resources"], f"resources.gpu: a trial uses at most one GPU, got {settings.resources.gpu:g}")  # fmt: skip
+        text = f"resources.gpu: a trial uses at most one GPU, got {settings.resources.gpu:g}"
+        yield Problem(sweep.where["resources"], text)
 
 
 def _domain_problems(sweep: SweepFile, arm: str, entries: Mapping[str, Entry]) -> Iterator[Problem]:
@@ -158,16 +167,23 @@ def _domain_problems(sweep: SweepFile, arm: str, entries: Mapping[str, Entry]) -
         if search.name == "grid" and domain.kind not in FINITE:
             text = f"{key}: a grid search cannot visit all of {domain.kind}; use grid: [...] or search: random"
             yield Problem(entries[key].where, text)
+        if isinstance(search, OptunaSearch) and domain.kind == "normal":
+            text = f"{key}: optuna cannot search normal; use uniform: [low, high] or search: random"
+            yield Problem(entries[key].where, text)
     if isinstance(search, OptunaSearch) and not found:
-        yield Problem(sweep.where["arms"], f"arms.{arm}: has no domain, so {search.name} has nothing to search")
+        yield Problem(sweep.where[f"arms.{arm}"], f"arms.{arm}: has no domain, so {search.name} has nothing to search")
     if isinstance(search, RandomSearch) and all(domain.kind == "grid" for domain in found.values()):
-        yield Problem(sweep.where["arms"], f"arms.{arm}: has only grids, so random has nothing to draw; use search: grid")
-    count = math.prod(len(values) for values in _crossed(found, search).values()) * getattr(search, "points", 1)
-    if not isinstance(search, OptunaSearch) and count * len(sweep.seeds) > MOST_POINTS:
-        text = f"arms.{arm}: has {count * len(sweep.seeds):,} trials; a sweep may have {MOST_POINTS:,}"
-        yield Problem(sweep.where["arms"], text)
+        text = f"arms.{arm}: has only grids, so random has nothing to draw; use search: grid"
+        yield Problem(sweep.where[f"arms.{arm}"], text)
     if isinstance(sweep.settings.scheduler, Pbt):
         yield from _pbt_problems(sweep, arm, entries)
+
+
+def _trials(sweep: SweepFile, arm: str) -> int:
+    """Trials that an arm asks for, before equal ones are counted once."""
+    search = sweep.settings.search
+    crossed = {} if isinstance(search, OptunaSearch) else _crossed(domains(sweep.arms[arm]), search)
+    return math.prod(map(len, crossed.values())) * getattr(search, "points", 1) * len(sweep.seeds)
 
 
 def _pbt_problems(sweep: SweepFile, arm: str, entries: Mapping[str, Entry]) -> Iterator[Problem]:
@@ -198,7 +214,7 @@ def _located(sweep: SweepFile, arm: str, mistake: Mistake) -> Problem:
     while key not in entries and "." in key:
         key = key.rpartition(".")[0]
     if key not in entries:
-        return Problem(sweep.where["arms" if len(sweep.arms) > 1 else "trial"], f"{worded(mistake)} (arm '{arm}')")
+        return Problem(sweep.where[f"arms.{arm}"], f"{worded(mistake)} (arm '{arm}')")
     domain = entries[key].value
     origin = f"but the {domain.kind} has" if isinstance(domain, Domain) else "got"
     return Problem(entries[key].where, worded(mistake, origin))
@@ -209,16 +225,24 @@ def _setting_problems(sweep: SweepFile, arm: str, config: TrialConfig) -> Iterat
     settings, known = sweep.settings, [*config.metric_keys(), *LOSS_KEYS]
     objective, scheduler = settings.objective, settings.scheduler
     if objective and objective.metric not in known:
-        text = f"objective.metric: arm '{arm}' reports no '{objective.metric}'."
-        yield Problem(sweep.where["objective"], f"{text}{did_you_mean(objective.metric, known)} Known: {', '.join(known)}")
+        near = did_you_mean(objective.metric, known)
+        text = f"objective.metric: arm '{arm}' reports no '{objective.metric}'.{near} Known: {', '.join(known)}"
+        yield Problem(sweep.where["objective"], text)
     if config.training.device == "cuda" and not settings.resources.gpu:
         yield Problem(sweep.where["resources"], "resources.gpu: must be above 0 for training.device: cuda, got 0")
-    reports = reporting_interval(config, objective.metric if objective else "loss")
-    cut = scheduler.grace if isinstance(scheduler, Asha | Median) else scheduler.every if isinstance(scheduler, Pbt) else 0
-    if cut % reports:
-        key = "every" if isinstance(scheduler, Pbt) else "grace"
-        text = f"scheduler.{key}: must be a multiple of {reports} steps, when '{objective.metric}' is reported, got {cut}"  # type: ignore[union-attr]
-        yield Problem(sweep.where["scheduler"], text)
+    if objective:
+        yield from _cut_problems(sweep, reporting_interval(config, objective.metric), objective.metric)
+
+
+def _cut_problems(sweep: SweepFile, interval: int, metric: str) -> Iterator[Problem]:
+    """A scheduler can only judge trials at steps that report the objective."""
+    scheduler = sweep.settings.scheduler
+    cuts = {"grace": scheduler.grace} if isinstance(scheduler, Asha | Median) else {}
+    cuts |= {"every": scheduler.every} if isinstance(scheduler, Pbt) else {}
+    for key, cut in cuts.items():
+        if cut % interval:
+            text = f"scheduler.{key}: must be a multiple of {interval} steps, when '{metric}' is reported, got {cut}"
+            yield Problem(sweep.where["scheduler"], text)
 
 
 def reporting_interval(config: TrialConfig, metric: str) -> int:

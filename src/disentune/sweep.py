@@ -20,6 +20,7 @@ from disentune.sweepfile import SweepFile
 
 # Ray reads these when it is imported: our ledger takes the place of its loggers, snapshots and signal handling.
 _RAY_SETTINGS = {
+    "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",

@@ -1,5 +1,6 @@
 """Sweep and search-space files: layers of dotted keys, each remembering the line it came from."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from pydantic import Field, model_validator
 from disentune import documents
 from disentune.config import PLUGIN_SECTIONS, SECTIONS, Mistake, validated
 from disentune.documents import Document
-from disentune.errors import ConfigError, Problem, did_you_mean
+from disentune.errors import ConfigError, Problem, did_you_mean, unknown
 from disentune.plugin import Count, Frozen
 from disentune.settings import SCHEDULERS, SEARCHES, Settings
 
@@ -19,6 +20,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SPACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)*")
 SWEEP_KEYS = ("name", "question", "trial", "arms", "seeds", *Settings.model_fields)
 MOST_SEEDS = 100_000
+LARGEST_INT = 2**53
+"""Up to here whole numbers are exact as floats too, which searchers use."""
 
 
 class Domain(Frozen):
@@ -36,16 +39,25 @@ class Domain(Frozen):
         given = [kind for kind in DOMAINS if getattr(self, kind) is not None]
         if len(given) != 1:
             raise ValueError(f"must have exactly one of {', '.join(DOMAINS)}, got {', '.join(given) or 'none'}")
-        values = self.values
-        if self.kind in ("uniform", "log_uniform", "int") and values[0] > values[1]:
-            raise ValueError(f"must go from low to high, got {values}")
-        if self.kind == "log_uniform" and values[0] <= 0:
-            raise ValueError(f"must be above 0, got {values}")
-        if self.kind == "normal" and values[1] <= 0:
-            raise ValueError(f"must be [mean, standard deviation > 0], got {values}")
-        if self.kind in ("grid", "choice") and len({repr(value) for value in values}) < len(values):
-            raise ValueError(f"has a value twice: {values}")
+        if self.kind in ("grid", "choice"):
+            if len({repr(value) for value in self.values}) < len(self.values):
+                raise ValueError(f"has a value twice: {self.values}")
+        elif self.kind == "normal":
+            if self.values[1] <= 0:
+                raise ValueError(f"must be [mean, standard deviation > 0], got {self.values}")
+        else:
+            self._check_range(*self.values)
         return self
+
+    def _check_range(self, low: float, high: float) -> None:
+        if low > high:
+            raise ValueError(f"must go from low to high, got {self.values}")
+        if self.kind == "log_uniform" and low <= 0:
+            raise ValueError(f"must be above 0, got {self.values}")
+        if self.kind == "int" and max(-low, high) > LARGEST_INT:
+            raise ValueError(f"must lie between -{LARGEST_INT} and {LARGEST_INT}, got {self.values}")
+        if high - low == math.inf:
+            raise ValueError(f"is wider than a number can say, got {self.values}")
 
     @property
     def kind(self) -> str:
@@ -94,7 +106,7 @@ class SweepFile:
     settings: Settings
     file: str
     where: dict[str, str]
-    """`file:line` of each top-level key."""
+    """`file:line` of each top-level key, and of each arm as `arms.<name>`."""
 
     def resolved(self) -> dict[str, Any]:
         """The same sweep as plain values without references to other files: what a run folder keeps."""
@@ -106,7 +118,9 @@ class SweepFile:
         for key in ("search", "scheduler"):
             if key in settings:
                 settings[key] = {"name": getattr(self.settings, key).name, **settings[key]}
-        return {"name": self.name, "question": self.question, **settings, "seeds": list(self.seeds), "arms": arms}
+        count = len(self.seeds)
+        seeds = count if self.seeds == tuple(range(count)) else list(self.seeds)
+        return {"name": self.name, "question": self.question, **settings, "seeds": seeds, "arms": arms}
 
 
 class _Builder:
@@ -147,6 +161,8 @@ class _Builder:
         self, document: Document, key: str, value: Any, path: documents.Path_, entries: dict[str, Entry]
     ) -> None:
         where = document.where(path)
+        if key in entries and path not in document.elsewhere:
+            self.complain(where, f"{key}: stands here twice, nested and with dots; keep one")
         if not isinstance(value, Mapping):
             entries[key] = Entry(value, where)
         elif any(kind in value for kind in DOMAINS):
@@ -184,14 +200,14 @@ class _Builder:
             self.complain(where, f"search_space: must be the name of a file in search_spaces/, got {name!r}")
             return Layer()
         folders = search_space_folders(Path(self.document.file))
-        path = next((folder / f"{name}.yaml" for folder in folders if (folder / f"{name}.yaml").is_file()), None)
-        if path is None:
-            known = [file.stem for folder in folders for file in folder.glob("*.yaml")]
+        files = {_space_name(file, folder): file for folder in reversed(folders) for file in folder.rglob("*.yaml")}
+        if name not in files:
+            known = list(files)
             listed = f" Known: {', '.join(sorted(set(known)))}" if known else " There is no search_spaces/ folder near"
             self.complain(where, f"search_space: no search_spaces/{name}.yaml.{did_you_mean(name, known)}{listed}")
             return Layer()
         try:
-            document = documents.read(path)
+            document = documents.read(_shown(files[name]))
         except ConfigError as error:
             self.problems += error.problems or [Problem(where, str(error))]
             return Layer()
@@ -200,7 +216,7 @@ class _Builder:
     def seeds(self, value: Any) -> tuple[int, ...]:
         where = self.document.where(("seeds",))
         numbers = list(range(value)) if _is_count(value) and value <= MOST_SEEDS else value
-        if not isinstance(numbers, list) or not numbers or not all(_is_count(seed) for seed in numbers):
+        if not isinstance(numbers, list) or not numbers or not all(_is_seed(seed) for seed in numbers):
             text = f"seeds: must be a number of seeds (1 to {MOST_SEEDS}) or a list of whole numbers >= 0, got {value}"
             self.complain(where, text)
             return (0,)
@@ -226,7 +242,7 @@ class _Builder:
             return given
         value = {"name": given[key]} if isinstance(given[key], str) else given[key]
         name = value.get("name") if isinstance(value, Mapping) else None
-        if name in kinds:
+        if isinstance(name, str) and name in kinds:
             return {**given, key: value}
         text = f"{key}.name: must be one of {', '.join(kinds)}, got {name!r}.{did_you_mean(str(name), kinds)}"
         self.complain(self.document.where((key,)), text)
@@ -245,6 +261,19 @@ def _settings_class(key: str, value: Any) -> type[Frozen]:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_seed(value: Any) -> bool:
+    return _is_count(value) and value < 2**63
+
+
+def _space_name(file: Path, folder: Path) -> str:
+    return file.relative_to(folder).with_suffix("").as_posix()
+
+
+def _shown(path: Path) -> Path:
+    """A path as the user would type it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _name_rule(name: Any) -> str:
@@ -269,11 +298,14 @@ def read_sweep(path: Path, overrides: Iterable[str] = ()) -> SweepFile:
     document = documents.read(path)
     if not isinstance(document.value, Mapping):
         raise ConfigError(f"{document.file} must be a mapping with at least `trial` or `arms`")
-    settings, trial_keys = _overrides(document.value, overrides)
-    return _build(replace(document, value={**document.value, **settings}), trial_keys, path.stem)
+    given = _overrides(overrides)
+    trial = {key: value for key, value in given.items() if key.split(".")[0] in SECTIONS}
+    for key in [key for key in given if key not in trial]:
+        document = _changed(document, key, given[key])
+    return _build(document, Document("--set", trial, elsewhere={(key,): f"--set {key}" for key in trial}), path.stem)
 
 
-def _build(document: Document, trial_overrides: Mapping[str, Any], default_name: str) -> SweepFile:
+def _build(document: Document, overrides: Document, default_name: str) -> SweepFile:
     builder, tree = _Builder(document), document.value
     for key in tree:
         if key not in SWEEP_KEYS:
@@ -284,13 +316,14 @@ def _build(document: Document, trial_overrides: Mapping[str, Any], default_name:
         builder.complain(document.where(("name",)), f"name: {_name_rule(name)}")
     if not isinstance(question, str):
         builder.complain(document.where(("question",)), "question: must be a text")
-    trial = builder.layer(document, tree.get("trial") or {}, ("trial",))
+    trial = builder.layer(document, {} if tree.get("trial") is None else tree["trial"], ("trial",))
     arms = tree.get("arms", {"all": {}})
     if not isinstance(arms, Mapping) or not arms:
         builder.complain(document.where(("arms",)), "arms: must be a mapping of at least one arm")
         arms = {}
     layers = {str(arm): builder.arm(str(arm), arm_tree, trial) for arm, arm_tree in arms.items()}
-    override = builder.layer(Document("--set"), trial_overrides, ())
+    override = builder.layer(overrides, overrides.value, ())
+    paths = [*((key,) for key in SWEEP_KEYS), *(("arms", arm) for arm in layers)]
     sweep = SweepFile(
         name=name,
         question=question,
@@ -298,29 +331,41 @@ def _build(document: Document, trial_overrides: Mapping[str, Any], default_name:
         seeds=builder.seeds(tree.get("seeds", 1)),
         settings=builder.settings(tree),
         file=document.file,
-        where={key: document.where((key,)) for key in SWEEP_KEYS},
+        where={".".join(path): document.where(path) for path in paths},
     )
     if builder.problems:
         raise ConfigError(f"{document.file} cannot run", builder.problems)
     return sweep
 
 
-def _overrides(tree: Mapping[str, Any], overrides: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`key=value` texts as (settings of the sweep, keys of every trial that stand above all layers)."""
-    settings: dict[str, Any] = {}
-    trial: dict[str, Any] = {}
+def _overrides(overrides: Iterable[str]) -> dict[str, Any]:
+    """`key=value` texts by key, the last one of a key. A trial's key stands above all layers."""
+    given: dict[str, Any] = {}
     for override in overrides:
         key, equals, text = override.partition("=")
-        if not equals:
+        key = key.strip().removeprefix("trial.")
+        if not equals or not key:
             raise ConfigError(f"--set {override}: must be key=value, for example --set training.steps=100")
-        value = documents.parse(text, f"--set {key}").value
-        section, *rest = key.split(".")
-        if section in SECTIONS:
-            trial[key] = value
-        elif rest:
-            below = settings.get(section, tree.get(section))
-            below = {"name": below} if isinstance(below, str) else dict(below or {})
-            settings[section] = {**below, ".".join(rest): value}
-        else:
-            settings[section] = value
-    return settings, trial
+        given[key] = documents.parse(text, f"--set {key}").value
+    return given
+
+
+def _changed(document: Document, key: str, value: Any) -> Document:
+    """The sweep with one of its own keys changed: `seeds`, `search.points`, `arms.<name>.<trial key>`."""
+    path = tuple(key.split("."))
+    if path[0] == "arms" and len(path) > 1:
+        known = document.value.get("arms")
+        if not isinstance(known, Mapping) or path[1] not in known:
+            raise ConfigError(f"--set {key}: {unknown('arm', path[1], known if isinstance(known, Mapping) else ())}")
+        path = (*path[:2], ".".join(path[2:])) if path[2:] else path
+    return replace(
+        document, value=_placed(document.value, path, value), elsewhere={**document.elsewhere, path: f"--set {key}"}
+    )
+
+
+def _placed(tree: Any, path: tuple[str, ...], value: Any) -> Any:
+    """`tree` with `value` at `path`; `search: random` is short for `search: {name: random}` here too."""
+    if not path:
+        return value
+    below = {"name": tree} if isinstance(tree, str) else tree if isinstance(tree, Mapping) else {}
+    return {**below, path[0]: _placed(below.get(path[0]), path[1:], value)}

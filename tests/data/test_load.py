@@ -7,7 +7,7 @@ from disentune.errors import ConfigError
 
 
 def test_an_unknown_data_set_is_a_config_error():
-    with pytest.raises(ConfigError, match="unknown data set 'xysquare'. Did you mean 'xysquares'?"):
+    with pytest.raises(ConfigError, match=r"unknown data set 'xysquare'\. Did you mean 'xysquares'\?"):
         load("xysquare")
 
 

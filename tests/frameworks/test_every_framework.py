@@ -10,6 +10,7 @@ from disentune.data.pairs import PAIR_LAWS
 from disentune.frameworks import FRAMEWORKS
 
 EXAMPLES = {"beta": 0.7}
+KL_WEIGHTED = ("ada_gvae", "beta_vae")
 
 
 @pytest.fixture(params=FRAMEWORKS.names())
@@ -21,10 +22,6 @@ def framework(request):
 def params(framework):
     required = [key for key, field in framework.params.model_fields.items() if field.is_required()]
     return framework.params(**{key: EXAMPLES[key] for key in required})
-
-
-def with_beta(params, beta):
-    return params.model_copy(update={"beta": beta})
 
 
 def test_losses_are_finite_scalars_and_kl_comes_first(framework, params, model, batch, step):
@@ -70,15 +67,27 @@ def test_single_precision_agrees(framework, params, model, batch, step):
     torch.testing.assert_close(losses.latent.double(), exact.latent, rtol=1e-5, atol=0)
 
 
-def test_slope_in_beta_is_the_kl(framework, params, model, batch, step):
-    low, high = (framework.loss(model, batch, with_beta(params, beta), step()) for beta in (1.0, 3.0))
+@pytest.mark.parametrize("name", KL_WEIGHTED)
+def test_slope_in_beta_is_the_kl(name, model, batch, step):
+    framework = FRAMEWORKS[name]
+    low, high = (framework.loss(model, batch, framework.params(beta=beta), step()) for beta in (1.0, 3.0))
     torch.testing.assert_close((high.latent - low.latent) / 2, low.parts["kl"])
     assert torch.equal(high.recon, low.recon)
     assert low.parts["kl"] > 0
 
 
-def test_without_beta_only_the_reconstruction_is_left(framework, params, model, batch, step):
-    assert framework.loss(model, batch, with_beta(params, 0.0), step()).latent == 0
+@pytest.mark.parametrize("name", KL_WEIGHTED)
+def test_without_beta_only_the_reconstruction_is_left(name, model, batch, step):
+    framework = FRAMEWORKS[name]
+    assert framework.loss(model, batch, framework.params(beta=0.0), step()).latent == 0
+
+
+@pytest.mark.parametrize("name", KL_WEIGHTED)
+def test_beta_must_be_given_and_not_negative(name):
+    with pytest.raises(ValueError, match="beta"):
+        FRAMEWORKS[name].params()
+    with pytest.raises(ValueError, match="greater than or equal to 0"):
+        FRAMEWORKS[name].params(beta=-0.1)
 
 
 def test_a_batch_counts_by_its_mean(framework, params, model, batch, step):
@@ -94,10 +103,3 @@ def test_single_images_need_no_partner(framework, params, model, batch, step):
         assert torch.equal(alone.recon, framework.loss(model, batch, params, step()).recon)
     else:
         assert params.pairs in PAIR_LAWS
-
-
-def test_beta_must_be_given_and_not_negative(framework):
-    with pytest.raises(ValueError, match="beta"):
-        framework.params()
-    with pytest.raises(ValueError, match="greater than or equal to 0"):
-        framework.params(beta=-0.1)

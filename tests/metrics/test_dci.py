@@ -6,7 +6,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 from disentune.errors import DataError
 from disentune.metrics import score
-from disentune.metrics.dci import Params, completeness, disentanglement, fit, split
+from disentune.metrics.dci import KEYS, Params, completeness, disentanglement, fit, split
 
 EYE = np.eye(5)
 HALVED = 1 - np.log(2) / np.log(10)
@@ -70,9 +70,6 @@ def test_exact_codes_score_one():
     assert score("dci", codes, factors) == pytest.approx(dict.fromkeys(KEYS, 1.0), abs=5e-3)
 
 
-KEYS = ("dci_disentanglement", "dci_completeness", "dci_informativeness_train", "dci_informativeness_test")
-
-
 def test_duplicated_codes_stay_disentangled_and_lose_completeness():
     codes, factors = table()
     values = score("dci", np.hstack([codes, codes]), factors)
@@ -104,7 +101,7 @@ def test_constant_codes_inform_by_chance():
 
 
 def test_a_factor_of_one_value_is_always_guessed_and_needs_no_code():
-    codes, factors = table(300)
+    codes, _ = table(300)
     values = score("dci", codes[:, :1], np.full((300, 1), 7))
     assert values == {KEYS[0]: 0.0, KEYS[1]: 0.0, KEYS[2]: 1.0, KEYS[3]: 1.0}
 

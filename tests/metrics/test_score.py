@@ -24,7 +24,7 @@ def test_the_stream_of_a_metric_depends_on_seed_and_name_only():
 
 
 def test_an_unknown_metric_is_a_config_error():
-    with pytest.raises(ConfigError, match="unknown metric 'migg'. Did you mean 'mig'?"):
+    with pytest.raises(ConfigError, match=r"unknown metric 'migg'\. Did you mean 'mig'\?"):
         score("migg", CODES, FACTORS)
 
 

@@ -1,0 +1,37 @@
+# Each target sets up .venv by itself when it is missing or older than what it is made from.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: setup quickstart test check bench schema clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+quickstart: setup  ## the paper's story in two or three minutes
+	$(BIN)/disentune run sweeps/quickstart.yaml
+
+test: setup  ## every test
+	$(BIN)/python -m pytest
+
+check: setup  ## what CI runs: style, types, tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+bench: setup  ## measured ratios, each against a named rival in the same run
+	for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+schema: setup  ## rewrites schemas/ from the classes
+	$(BIN)/python -m disentune.schema
+
+clean:  ## leaves a fresh clone
+	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -o -name '*.egg-info' | xargs rm -rf

@@ -1,0 +1,411 @@
+"""The command line: list, plan, run, resume, status, results, train. Prints for people, or JSON with --json."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from disentune.errors import ConfigError, DisentuneError
+
+app = typer.Typer(
+    name="disentune",
+    help="Distributed sweeps for disentanglement research: one file in, one trustworthy table out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+INTERRUPTED = 130
+
+SweepPath = Annotated[Path, typer.Argument(help="The sweep file, for example sweeps/quickstart.yaml.")]
+RunName = Annotated[str, typer.Argument(help="A run: its folder, sweep/run, or the sweep's name.")]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", help="Change a key: training.steps=100, seeds=1. May be repeated.")
+]
+Only = Annotated[
+    str | None, typer.Option(help="Only the trials for which this holds: \"framework.name == 'beta_vae' and seed < 2\".")
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="At most this many unfinished trials.")]
+Name = Annotated[str, typer.Option(help="Name of the run; the same name goes on with it.")]
+Storage = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
+Address = Annotated[str | None, typer.Option(help="Ray cluster to join: auto, or its address. Default: a local Ray.")]
+Retry = Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+DEFAULT_STORAGE = Path("runs")
+
+
+def main() -> None:
+    """Entry point. Exit codes: 0 done, 1 some trials failed, 2 wrong input, 130 interrupted."""
+    try:
+        app()
+    except DisentuneError as error:
+        err.print(str(error), markup=False)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        err.print("interrupted; nothing is lost but the work since the last checkpoints")
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, allow_nan=False))  # noqa: T201
+
+
+# ---- list
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str | None, typer.Argument(help="frameworks, models, recons, datasets or metrics.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What can be named in a sweep file.
+
+    Examples: disentune list; disentune list frameworks
+    """
+    from disentune.config import PLUGIN_SECTIONS
+    from disentune.errors import unknown
+    from disentune.metrics import METRICS
+    from disentune.plugin import summary
+
+    catalogues = {f"{section}s": catalogue for section, catalogue in PLUGIN_SECTIONS.items()} | {"metrics": METRICS}
+    if kind is not None and kind not in catalogues:
+        raise ConfigError(unknown("kind of plug-in", kind, catalogues))
+    shown = {key: catalogue for key, catalogue in catalogues.items() if kind in (None, key)}
+    listing = {key: {plugin.name: summary(plugin) for plugin in catalogue} for key, catalogue in shown.items()}
+    if as_json:
+        _print_json(listing)
+        return
+    for title, plugins in listing.items():
+        out.print(f"[bold]{title}[/]")
+        for name, text in plugins.items():
+            out.print(f"  {name:<12} {text}", markup=False)
+
+
+# ---- plan and run
+
+
+def _wanted(sweep: Any, run: Any, only: str | None, limit: int | None) -> Callable[[Any], bool]:
+    """The filter of --only, and of --limit over trials that are not finished."""
+    from disentune.plan import filters_allowed
+    from disentune.selection import select
+
+    filters_allowed(sweep, only is not None, limit is not None)
+    selection = select(only) if only else lambda trial: True
+    taken: set[str] = set()
+
+    def wanted(point: Any) -> bool:
+        if not selection({**point.config.tree(), "arm": point.arms}):
+            return False
+        if limit is None or point.config.id in taken:
+            return True
+        if run.trial(point.config.id).status().final or len(taken) >= limit:
+            return False
+        taken.add(point.config.id)
+        return True
+
+    return wanted
+
+
+def _run_folder(storage: Path, sweep_name: str, name: str) -> Any:
+    from disentune.ledger import Run
+    from disentune.sweepfile import NAME
+
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"--name {name}: must have letters, digits, '_', '-' or '.', and start with a letter or digit")
+    if "://" in str(storage):
+        raise ConfigError(f"--storage {storage}: must be a folder that every worker sees, local or mounted")
+    return Run((storage / sweep_name / name).absolute())
+
+
+@app.command()
+def plan(
+    sweep: SweepPath,
+    set_: Sets = None,
+    only: Only = None,
+    limit: Limit = None,
+    name: Name = "main",
+    storage: Storage = DEFAULT_STORAGE,
+    probe: Annotated[bool, typer.Option("--probe", help="Train a few steps of each arm to estimate the time.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What a run would do: trials, what is done, disk, time, and every mistake in the files at once.
+
+    Example: disentune plan sweeps/quickstart.yaml --probe
+    """
+    from disentune.plan import cost, make_plan
+    from disentune.sweepfile import read_sweep
+
+    try:
+        read = read_sweep(sweep, set_ or ())
+        run = _run_folder(storage, read.name, name)
+        planned = make_plan(read, run, _wanted(read, run, only, limit))
+    except ConfigError as error:
+        if as_json:
+            _print_json(_unplannable(sweep, error))
+            raise typer.Exit(2) from None
+        raise
+    estimate = cost(read, planned, probe) if probe or not as_json else None
+    if as_json:
+        timing = {"seconds": estimate.seconds, "disk_bytes": estimate.disk} if estimate else {}
+        _print_json(planned.as_json() | timing)
+        return
+    assert estimate is not None
+    _show_plan(planned, estimate, run, read)
+
+
+def _unplannable(sweep: Path, error: ConfigError) -> dict[str, Any]:
+    problems = [f"{problem.where} {problem.text}" for problem in error.problems] or [str(error)]
+    counts = dict.fromkeys(("trials", "done", "continuing", "new"), 0)
+    return {"sweep": sweep.stem, **counts, "arms": [], "problems": problems}
+
+
+def _show_plan(planned: Any, estimate: Any, run: Any, sweep: Any) -> None:
+    from disentune.display import show_plan
+
+    slots = int((os.cpu_count() or 1) // sweep.settings.resources.cpu) if not sweep.settings.resources.gpu else None
+    show_plan(out, planned, estimate, _shown(run.path), min(slots, sweep.settings.resources.concurrent or slots) if slots else None)
+
+
+def _shown(path: Path) -> str:
+    """A path as the user would type it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+@app.command()
+def run(
+    sweep: SweepPath,
+    set_: Sets = None,
+    only: Only = None,
+    limit: Limit = None,
+    name: Name = "main",
+    storage: Storage = DEFAULT_STORAGE,
+    address: Address = None,
+    retry_failed: Retry = False,
+) -> None:
+    """Runs a sweep, or goes on with it: finished trials are not done again, a grown sweep runs only its new points.
+
+    Examples: disentune run sweeps/quickstart.yaml; disentune run sweeps/quickstart.yaml --set seeds=5 --name five
+    """
+    from disentune.sweepfile import read_sweep
+
+    read = read_sweep(sweep, set_ or ())
+    _run(_run_folder(storage, read.name, name), read, only, limit, address, retry_failed)
+
+
+@app.command()
+def resume(
+    run: RunName,
+    limit: Limit = None,
+    storage: Storage = DEFAULT_STORAGE,
+    address: Address = None,
+    retry_failed: Retry = False,
+) -> None:
+    """Goes on with an interrupted run from its folder alone.
+
+    Example: disentune resume runs/quickstart/main
+    """
+    from disentune.ledger import find_run
+
+    found = find_run(run, storage)
+    _run(found, found.sweep(), None, limit, address, retry_failed)
+
+
+def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str | None, retry_failed: bool) -> None:
+    from disentune.display import LiveProgress
+    from disentune.plan import cost, make_plan
+    from disentune.sweep import launch
+
+    planned = make_plan(sweep, run, _wanted(sweep, run, only, limit))
+    _show_plan(planned, cost(sweep, planned, probe=False), run, sweep)
+    _assert_writable(run.path)
+    objective = sweep.settings.objective.metric if sweep.settings.objective else None
+    with LiveProgress(out, objective) as progress:
+        ending = launch(run, sweep, _wanted(sweep, run, only, limit), progress, address, retry_failed)
+    if ending.interrupted and not limit and not only:
+        out.print(f"stopped ({ending.interrupted}); every trial is checkpointed. Go on with:")
+        out.print(f"  disentune resume {_shown(run.path)}", markup=False)
+        by_budget = ending.interrupted.startswith("stop.")
+        raise typer.Exit(0 if by_budget else INTERRUPTED)
+    _summary(run)
+    raise typer.Exit(1 if ending.failed else 0)
+
+
+def _assert_writable(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / ".writable").touch()
+        (path / ".writable").unlink()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another --storage") from None
+
+
+def _summary(run: Any) -> None:
+    """The table, the figure and what to try next."""
+    from disentune import results
+    from disentune.display import frame_table
+
+    loaded = results.read(run)
+    results.write_parquet(loaded)
+    states = loaded.trials["status"].value_counts()
+    out.print(", ".join(f"{count} {state}" for state, count in states.items()))
+    objective = loaded.objective
+    if objective is not None and objective.metric in loaded.rows:
+        table = results.aggregate(loaded, None, objective.metric)
+        out.print(f"\n[bold]{objective.metric}[/] at the end of training, over seeds:")
+        out.print(frame_table(table, list(table.columns), 30))
+        out.print(f"\nfigure: {_shown(_figure(loaded, objective))}", markup=False)
+    here = _shown(run.path)
+    out.print(f"rows:   {_shown(run.parquet_path)}\n\nnext:", markup=False)
+    out.print(f"  disentune results {here}", markup=False)
+    out.print(f"  disentune status {here}", markup=False)
+
+
+def _figure(loaded: Any, objective: Any) -> Path:
+    from disentune.report.figure import summary_figure
+
+    path = loaded.run.report_folder / "summary.png"
+    path.parent.mkdir(exist_ok=True)
+    summary_figure(loaded, objective, path)
+    return path
+
+
+# ---- looking
+
+
+@app.command()
+def status(run: RunName, storage: Storage = DEFAULT_STORAGE, as_json: AsJson = False) -> None:
+    """How far each trial of a run is, and why it ended.
+
+    Example: disentune status runs/quickstart/main
+    """
+    from disentune.display import duration
+    from disentune.ledger import find_run
+
+    found = find_run(run, storage)
+    trials = [(folder, folder.status(), folder.tree()) for folder in found.trials()]
+    live = found.is_running()
+    if as_json:
+        _print_json({"running": live, "trials": [_status_json(*trial) for trial in trials]})
+        return
+    counts: dict[str, int] = {}
+    for _, state, _ in trials:
+        counts[_state_now(state, live)] = counts.get(_state_now(state, live), 0) + 1
+    out.print(f"{_shown(found.path)}: {'running now' if live else 'not running'}; " + (", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "no trials yet"), markup=False)
+    for folder, state, tree in trials:
+        cause = state.cause.splitlines()[0] if state.cause else ""
+        steps = f"{state.step}/{tree['training']['steps']}"
+        line = f"  {folder.id}  {_state_now(state, live):<9} {steps:>13}  {duration(state.seconds):>12}  {'+'.join(folder.arms())}  {cause}"
+        out.print(line.rstrip(), markup=False)
+    if not live and any(not state.final for _, state, _ in trials):
+        out.print(f"go on with: disentune resume {_shown(found.path)}", markup=False)
+
+
+def _state_now(status: Any, live: bool) -> str:
+    """A trial that a dead driver left as running waits to be resumed."""
+    return "pending" if status.state == "running" and not live else status.state
+
+
+def _status_json(folder: Any, status: Any, tree: dict[str, Any]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {"trial_id": folder.id, "arms": list(folder.arms()), "steps": tree["training"]["steps"], **asdict(status)}
+
+
+@app.command()
+def results(
+    run: RunName,
+    by: Annotated[list[str] | None, typer.Option(help="Group by this key instead of every one that varies.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric to rank by; default: the sweep's objective.")] = None,
+    at: Annotated[str, typer.Option(help="last, max or min over a trial's rows.")] = "last",
+    trials: Annotated[bool, typer.Option("--trials", help="One line a trial instead of one a group.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print every row as CSV.")] = False,
+    as_json: AsJson = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Write results.parquet and print its path.")] = False,
+    storage: Storage = DEFAULT_STORAGE,
+) -> None:
+    """The table of a run, best first: mean and spread over seeds.
+
+    Examples: disentune results quickstart; disentune results quickstart --by framework.name --metric mig --at max
+    """
+    from disentune import results as tables
+    from disentune.display import frame_table
+    from disentune.ledger import find_run
+
+    loaded = tables.read(find_run(run, storage))
+    if as_json:
+        _print_json(tables.as_json(loaded))
+    elif csv:
+        loaded.rows.to_csv(sys.stdout, index=False)
+    elif parquet:
+        out.print(_shown(tables.write_parquet(loaded)), markup=False)
+    elif loaded.rows.empty:
+        out.print("no rows yet")
+    else:
+        chosen = metric or (loaded.objective.metric if loaded.objective else "loss")
+        if at not in ("last", "max", "min"):
+            raise ConfigError(f"--at {at}: must be last, max or min")
+        if trials:
+            frame = tables.ranked(loaded, chosen, tables.mode_of(loaded, chosen))
+            shown = ["trial_id", "arm", "seed", "status", "step", *tables.varying_keys(frame), chosen]
+        else:
+            frame = tables.aggregate(loaded, by or None, chosen, at)  # type: ignore[arg-type]
+            shown = list(frame.columns)
+        out.print(f"[bold]{chosen}[/], {at} value of each trial" if not trials else f"[bold]{chosen}[/]")
+        out.print(frame_table(frame, list(dict.fromkeys(shown))))
+
+
+@app.command()
+def train(
+    sweep: SweepPath,
+    set_: Sets = None,
+    only: Only = None,
+    as_json: AsJson = False,
+) -> None:
+    """Trains the first trial of a sweep that --only selects, here, without Ray and without writing files.
+
+    Example: disentune train sweeps/quickstart.yaml --only "arm == 'rescued'" --set training.steps=300
+    """
+    from disentune import process, space
+    from disentune.config import TrialConfig
+    from disentune.selection import select
+    from disentune.settings import OptunaSearch
+    from disentune.sweepfile import read_sweep
+    from disentune.training import Training
+
+    read = read_sweep(sweep, set_ or ())
+    space.check(read)
+    selection = select(only) if only else lambda trial: True
+    if isinstance(read.settings.search, OptunaSearch):
+        flats = ((arm, flat) for arm in read.arms for flat in space.corners(read, arm))
+        points = [space.Point(space.trial_config(flat, read.seeds[0]), (arm,)) for arm, flat in flats]
+    else:
+        points = space.points(read)
+    config: TrialConfig | None = next(
+        (point.config for point in points if selection({**point.config.tree(), "arm": point.arms})), None
+    )
+    if config is None:
+        raise ConfigError(f"--only {only}: none of the {len(points)} trials is selected")
+    process.prepare(config.training.threads, config.training.device)
+    err.print(f"trial {config.id}: {config.training.steps} steps", markup=False)
+    for progress in Training(config).run():
+        if progress.row is None:
+            continue
+        if as_json:
+            print(json.dumps(progress.row), flush=True)  # noqa: T201
+        else:
+            numbers = "  ".join(f"{key} {value:.4g}" for key, value in progress.row["metrics"].items())
+            out.print(f"step {progress.step:>6}  {numbers}", markup=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""What a person sees: the plan, progress while a sweep runs, and tables. Knows nothing of Ray."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from disentune.config import flattened
+from disentune.plan import Cost, Plan
+from disentune.planner import Planner, Trial
+
+PLAIN_INTERVAL_S = 10.0
+"""How often progress is said where there is no terminal to draw on."""
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `3 min 20 s`, `2 h 05 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+# ---- the plan
+
+
+def show_plan(console: Console, plan: Plan, cost: Cost, where: str, slots: int | None) -> None:
+    console.print(f"[bold]{escape(plan.sweep)}[/]: {plan.trials} trials in {escape(where)}")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("arm")
+    table.add_column("trials", justify="right")
+    for arm, trials in plan.arms.items():
+        table.add_row(escape(arm), str(trials))
+    console.print(table)
+    steps = sorted(plan.continuing.values())
+    resumed = f" (from step {steps[0]} to {steps[-1]})" if steps else ""
+    console.print(f"{plan.done} done, {len(plan.continuing)} continue{resumed}, {plan.new} new; "
+                  f"checkpoints take about {size(cost.disk)}")  # fmt: skip
+    if cost.seconds is not None:
+        wall = f", about {duration(cost.seconds / slots)} on {slots} slots" if slots else ""
+        console.print(f"about {duration(cost.seconds)} of one slot{wall} (by a probe of each arm)")
+    for warning in plan.warnings:
+        console.print(f"[yellow]note:[/] {escape(warning)}")
+
+
+# ---- progress
+
+
+class LiveProgress:
+    """Follows a session: a live table on a terminal, else a line every few seconds."""
+
+    def __init__(self, console: Console, objective: str | None):
+        self.console, self.objective = console, objective
+        self.steps: dict[str, int] = {}
+        self.latest: dict[str, float] = {}
+        self.began, self.said = time.monotonic(), 0.0
+        self.first: int | None = None
+        self.bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[eta]}"),
+            TimeElapsedColumn(), console=console,
+        )  # fmt: skip
+        self.task = self.bar.add_task("trials", total=None, eta="")
+        self.live = Live(self.bar, console=console, refresh_per_second=2, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> "LiveProgress":
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.live:
+            self.live.stop()
+
+    def __call__(self, planner: Planner, trial_id: str, news: dict[str, Any]) -> None:
+        if "lost" in news:
+            self.console.print(f"[yellow]note:[/] {escape(news['lost'])}")
+        self._take_in(planner.trials[trial_id], news)
+        if self.live:
+            self.live.update(Group(self.bar, self._table(planner)))
+        self._update_bar(planner)
+
+    def _take_in(self, trial: Trial, news: dict[str, Any]) -> None:
+        if news.get("at_step") is not None:
+            self.steps[trial.id] = news["at_step"]
+        for row in news.get("rows", ()):
+            if self.objective in row["metrics"]:
+                self.latest[trial.id] = row["metrics"][self.objective]
+        outcome = news.get("outcome")
+        if outcome in ("diverged", "failed"):
+            cause = trial.status.cause.splitlines()[0] if trial.status.cause else ""
+            self.console.print(f"[red]{outcome}[/] {trial.id} at step {trial.status.step}: {escape(cause)}")
+
+    def _update_bar(self, planner: Planner) -> None:
+        trials = planner.trials.values()
+        done, total = sum(trial.history.ended for trial in trials), len(trials)
+        eta = self._eta(planner)
+        self.bar.update(self.task, completed=done, total=total, eta=eta)
+        now = time.monotonic()
+        if self.live is None and now - self.said >= PLAIN_INTERVAL_S:
+            self.said = now
+            running = sum(trial.active for trial in trials)
+            self.console.print(f"{done}/{total} trials done, {running} running or queued{', ' + eta if eta else ''}")
+
+    def _eta(self, planner: Planner) -> str:
+        """By steps: what this session has trained, against what is left."""
+        total = sum(trial.config.training.steps for trial in planner.trials.values())
+        trained = sum(
+            trial.config.training.steps if trial.history.ended else self.steps.get(trial.id, trial.status.step)
+            for trial in planner.trials.values()
+        )
+        if self.first is None:
+            self.first, self.began = trained, time.monotonic()
+        gained, elapsed = trained - self.first, time.monotonic() - self.began
+        return f"about {duration((total - trained) * elapsed / gained)} left" if gained and elapsed > 3 else ""
+
+    def _table(self, planner: Planner) -> Table:
+        table = Table(box=None, pad_edge=False)
+        for title in ("running", "arm", "seed", "point", "step", self.objective or ""):
+            table.add_column(title)
+        running = [trial for trial in planner.trials.values() if trial.active and trial.id in self.steps]
+        for trial in running[:12]:
+            value = self.latest.get(trial.id)
+            table.add_row(
+                trial.id, escape("+".join(trial.point.arms)), str(trial.config.seed), escape(_point(planner, trial)),
+                f"{self.steps[trial.id]}/{trial.config.training.steps}", "" if value is None else f"{value:.3f}",
+            )  # fmt: skip
+        return table
+
+
+def _point(planner: Planner, trial: Trial) -> str:
+    """The values of the keys that its arm searches over."""
+    from disentune.space import domains
+
+    flat = flattened(trial.config.tree()) | trial.overrides
+    keys = domains(planner.sweep.arms[trial.point.arms[0]])
+    return " ".join(f"{key.split('.')[-1] if not key.endswith('.name') else ''}{'' if key.endswith('.name') else '='}"
+                    f"{number(flat[key])}" for key in keys)  # fmt: skip
+
+
+# ---- tables
+
+
+def number(value: Any) -> str:
+    """Short for people; files and --json have every digit."""
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.4g}"
+    return "" if value is None or value is pd.NA else str(value)
+
+
+def frame_table(frame: pd.DataFrame, columns: Sequence[str], most: int | None = None) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        numeric = pd.api.types.is_numeric_dtype(frame[column])
+        table.add_column(escape(str(column)), justify="right" if numeric else "left")
+    for values in frame[list(columns)].head(most if most is not None else len(frame)).itertuples(index=False):
+        table.add_row(*(escape(number(value)) for value in values))
+    return table

@@ -1,0 +1,205 @@
+"""What a run would do, before it does it: trials done, continuing and new, disk, and time by a short probe."""
+
+import io
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from disentune import process, space
+from disentune.config import TrialConfig, flattened
+from disentune.environment import differences, environment
+from disentune.errors import ConfigError
+from disentune.ledger import Run, Status, TrialFolder
+from disentune.settings import NoScheduler, OptunaSearch
+from disentune.space import Point
+from disentune.sweepfile import SweepFile
+from disentune.training import Training
+
+PROBE_STEPS = 30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Counts of trials; `continuing` maps unfinished ones to the step they go on from."""
+
+    sweep: str
+    trials: int
+    done: int
+    new: int
+    continuing: dict[str, int]
+    arms: dict[str, int]
+    warnings: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "sweep": self.sweep,
+            "trials": self.trials,
+            "done": self.done,
+            "continuing": len(self.continuing),
+            "new": self.new,
+            "arms": [{"name": name, "trials": count} for name, count in self.arms.items()],
+            "problems": [],
+        }
+
+
+def make_plan(sweep: SweepFile, run: Run, wanted: Callable[[Point], bool] = lambda point: True) -> Plan:
+    """Checks every point, then compares the sweep with the ledger. Raises ConfigError with every problem."""
+    space.check(sweep)
+    folders = {folder.id: folder for folder in run.trials()}
+    if isinstance(sweep.settings.search, OptunaSearch):
+        return _suggested_plan(sweep, run, folders)
+    asked = space.points(sweep)
+    _refuse_changed_meaning(sweep, run, folders, [point.config for point in asked])
+    points = [point for point in asked if wanted(point)]
+    statuses = {id: folder.status() for id, folder in folders.items()}
+    states = [statuses.get(point.config.id) for point in points]
+    continuing = {
+        point.config.id: status.step
+        for point, status in zip(points, states, strict=True)
+        if status is not None and not status.final
+    }
+    done = sum(status is not None and status.final for status in states)
+    arms = {arm: sum(arm in point.arms for point in points) for arm in sweep.arms}
+    new = len(points) - done - len(continuing)
+    return Plan(sweep.name, len(points), done, new, continuing, arms, _warnings(run, statuses))
+
+
+def _suggested_plan(sweep: SweepFile, run: Run, folders: dict[str, TrialFolder]) -> Plan:
+    """A model-based search decides its points as it goes; only their number is known."""
+    if run.exists() and _search_identity(run.sweep()) != _search_identity(sweep):
+        raise ConfigError(
+            f"{run.path} was searched with other arms, domains or settings, so its results cannot be gone on with; "
+            "run under another --name, or put the sweep back as it is in that folder's sweep.yaml"
+        )
+    statuses = {id: folder.status() for id, folder in folders.items()}
+    arms = {arm: sweep.settings.search.points * len(sweep.seeds) for arm in sweep.arms}  # type: ignore[union-attr]
+    continuing = {id: status.step for id, status in statuses.items() if not status.final}
+    done = sum(status.final for status in statuses.values())
+    new = max(0, sum(arms.values()) - done - len(continuing))
+    return Plan(sweep.name, done + new + len(continuing), done, new, continuing, arms, _warnings(run, statuses))
+
+
+def _search_identity(sweep: SweepFile) -> Any:
+    """What must not change under a model-based search; more points may be asked for."""
+    resolved = sweep.resolved()
+    search = {key: value for key, value in resolved.get("search", {}).items() if key != "points"}
+    return [search, resolved["seeds"], resolved["arms"], resolved.get("objective"), resolved.get("scheduler")]
+
+
+def _warnings(run: Run, statuses: dict[str, Status]) -> list[str]:
+    if not statuses:
+        return []
+    changed = differences(run.environment(), environment())
+    failed = sum(status.state == "failed" for status in statuses.values())
+    notes = []
+    if changed:
+        notes.append(f"this run began with another environment, so new numbers may differ: {', '.join(changed)}")
+    if failed:
+        notes.append(f"{failed} trial(s) failed before; --retry-failed runs them again")
+    return notes
+
+
+def _refuse_changed_meaning(
+    sweep: SweepFile, run: Run, folders: dict[str, TrialFolder], asked: list[TrialConfig]
+) -> None:
+    """A sweep may grow. When trials that ran are no longer asked for, the user decides what is meant."""
+    orphans = [folders[id] for id in sorted(folders.keys() - {config.id for config in asked})]
+    if not orphans:
+        return
+    raise ConfigError(
+        f"{run.path} holds {len(orphans)} trial(s) that {sweep.file} no longer asks for. "
+        f"{_nearest_change(orphans[0].tree(), asked)}\n"
+        f"  Run the changed sweep under another name: --name NEW\n"
+        f"  or put the sweep back as it is in {run.sweep_path}"
+    )
+
+
+def _nearest_change(old: dict[str, Any], asked: list[TrialConfig]) -> str:
+    """How one trial that ran differs from the point of the new sweep that is most like it."""
+    before = flattened(old)
+
+    def changes(config: TrialConfig) -> list[str]:
+        after = flattened(config.tree())
+        keys = [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
+        return [f"{key} was {before.get(key)!r}, is {after.get(key)!r}" for key in keys]
+
+    nearest = min((changes(config) for config in itertools.islice(asked, 2000)), key=len)
+    return f"For example: {'; '.join(nearest[:4])}."
+
+
+# ---- the cost
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of one slot for all unfinished trials, and bytes of checkpoints."""
+
+    seconds: float | None
+    disk: int
+
+
+def cost(sweep: SweepFile, plan: Plan, probe: bool) -> Cost:
+    """Disk from the size of one checkpoint of each arm; time by training a few steps and scoring once, if asked."""
+    share = (plan.new + len(plan.continuing)) / max(plan.trials, 1)
+    kept = sweep.settings.checkpoint.keep + (sweep.settings.objective is not None)
+    seconds, disk = 0.0, 0.0
+    for arm, trials in plan.arms.items():
+        flats = itertools.islice(space.corners(sweep, arm), 1)
+        training = _built(arm, space.trial_config(next(flats) | {"training.device": "cpu"}, 0))
+        disk += trials * _checkpoint_size(training) * kept
+        seconds += trials * _trial_seconds(training) if probe else 0
+    return Cost(seconds * share if probe else None, int(disk))
+
+
+def _built(arm: str, config: TrialConfig) -> Training:
+    try:
+        return Training(config)
+    except (RuntimeError, MemoryError, OverflowError) as error:
+        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(f"arms.{arm}: its first trial cannot be built here: {cause}") from error
+
+
+def _checkpoint_size(training: Training) -> int:
+    """Weights and Adam's two moments."""
+    buffer = io.BytesIO()
+    torch.save(training.model.state_dict(), buffer)
+    return 3 * len(buffer.getvalue())
+
+
+def _trial_seconds(training: Training) -> float:
+    config = training.config
+    process.prepare(config.training.threads, config.training.device)
+    steps = min(PROBE_STEPS, config.training.steps)
+    warm = max(1, steps // 3)
+    for _ in training.run(until=warm):
+        pass
+    began = time.monotonic()
+    for _ in training.run(until=steps):
+        pass
+    a_step = (time.monotonic() - began) / max(steps - warm, 1)
+    evaluations = 1 + (config.training.steps // config.evaluation.every if config.evaluation.every else 0)
+    return a_step * config.training.steps + evaluations * _evaluation_seconds(training)
+
+
+def _evaluation_seconds(training: Training) -> float:
+    from disentune.evaluation import scores
+
+    began = time.monotonic()
+    scores(training.config, training.table())
+    return time.monotonic() - began
+
+
+def filters_allowed(sweep: SweepFile, only: bool, limited: bool) -> None:
+    """Some searches need every trial, so a part of the sweep cannot stand for it. Raises ConfigError."""
+    settings = sweep.settings
+    whole = [f"scheduler: {settings.scheduler.name}"] if not isinstance(settings.scheduler, NoScheduler) else []
+    whole += ["search: optuna"] if isinstance(settings.search, OptunaSearch) else []
+    if only and whole:
+        reason = "a trial's fate depends on the trials before it"
+        raise ConfigError(f"--only cannot go with {' and '.join(whole)}: {reason}")
+    if limited and settings.scheduler.name == "pbt":
+        raise ConfigError("--limit cannot go with scheduler: pbt: a population learns from all its members")

@@ -1,0 +1,79 @@
+"""Small ledgers for tests: real folders, made-up rows."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from disentune import documents
+from disentune.config import TrialConfig, nested
+from disentune.ledger import Run, Status
+
+TRIAL = {
+    "dataset.name": "xysquares",
+    "model.name": "mlp",
+    "model.latents": 9,
+    "framework.name": "beta_vae",
+    "framework.beta": 0.001,
+    "recon.name": "mse",
+    "training.steps": 1500,
+    "training.batch_size": 64,
+    "training.learning_rate": 0.001,
+    "evaluation.metrics": ["mig"],
+    "evaluation.every": 300,
+    "loss_scale": "mean",
+    "seed": 0,
+}
+
+
+def trial_config(**changes: Any) -> TrialConfig:
+    """The usual trial with `framework__beta=4` for framework.beta."""
+    return TrialConfig.parse(nested(TRIAL | {key.replace("__", "."): value for key, value in changes.items()}))
+
+
+class RunMaker:
+    """Builds one run folder, trial by trial."""
+
+    def __init__(self, path: Path):
+        self.run = Run(path)
+        path.mkdir(parents=True, exist_ok=True)
+
+    def sweep(self, arms: Sequence[str] = ("all",), **settings: Any) -> None:
+        trial = {key: value for key, value in TRIAL.items() if key != "seed"}
+        with open(self.run.sweep_path, "w") as file:
+            documents.dump({"trial": trial, "arms": {arm: {} for arm in arms}, **settings}, file)
+
+    def trial(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        arms: Sequence[str] = ("all",),
+        status: str = "done",
+        **changes: Any,
+    ) -> str:
+        """Adds a trial and gives its id. A row is {"step": ..., metric: value, ...}, with its metrics flat."""
+        config = trial_config(**changes)
+        folder = self.run.trial(config.id)
+        folder.create(config, tuple(arms))
+        folder.set_status(Status(state=status))  # type: ignore[arg-type]
+        for row in rows:
+            folder.append_row({"step": row["step"], "metrics": {k: v for k, v in row.items() if k != "step"}})
+        return config.id
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Callable[[str], RunMaker]:
+    """`make_run()` gives an empty run with a sweep; another name gives another run."""
+
+    def make(name: str = "main") -> RunMaker:
+        maker = RunMaker(tmp_path / "runs" / "demo" / name)
+        maker.sweep()
+        return maker
+
+    return make
+
+
+@pytest.fixture
+def trial_with() -> Callable[..., TrialConfig]:
+    """`trial_with(framework__beta=4)`: the usual trial with some keys changed."""
+    return trial_config

@@ -1,0 +1,94 @@
+"""Carries a sweep out in this process instead of on Ray: workers in random order, deaths at any moment."""
+
+from pathlib import Path
+
+import numpy as np
+
+from disentune.ledger import Run
+from disentune.planner import Planner
+from disentune.results import read
+from disentune.segment import work
+from disentune.space import check
+from disentune.sweepfile import read_sweep
+
+TINY = """
+name: tiny
+trial:
+  dataset: {name: xysquares, image_size: 8, square_size: 2, grid_size: 3, squares: 2}
+  model: {name: mlp, width: 8, latents: 3}
+  recon: {name: mse}
+  training: {steps: 12, batch_size: 4, learning_rate: 1e-2, log_every: 3}
+  evaluation: {metrics: [mig], every: 3}
+  loss_scale: mean
+arms:
+  near: {dataset.spacing: 1, framework.name: beta_vae, framework.beta: BETA}
+  far: {dataset.spacing: 2, framework.name: ada_gvae, framework.beta: BETA}
+seeds: 2
+objective: {metric: mig, mode: max}
+checkpoint: {every_steps: 2}
+"""
+GRID = "{grid: [1e-3, 1e-2, 1e-1]}"
+RANGE = "{log_uniform: [1e-4, 1]}"
+SEARCHES = {
+    "grid": (GRID, "search: grid"),
+    "random": (RANGE, "search: {name: random, points: 3}"),
+    "optuna": (RANGE, "search: {name: optuna, points: 4, in_flight: 2}"),
+}
+SCHEDULERS = {
+    "none": "scheduler: none",
+    "asha": "scheduler: {name: asha, grace: 3, reduction: 2}",
+    "median": "scheduler: {name: median, grace: 3, min_trials: 1}",
+    "pbt": "scheduler: {name: pbt, every: 3, keys: [framework.beta, training.learning_rate], quantile: 0.34}",
+}
+
+
+def sweep_file(folder: Path, search="grid", scheduler="none", extra="") -> Path:
+    domain, search_line = SEARCHES[search]
+    path = folder / "tiny.yaml"
+    path.write_text("\n".join([TINY.replace("BETA", domain), search_line, SCHEDULERS[scheduler], extra]))
+    return path
+
+
+class Death(Exception):
+    """The simulated driver and all its workers vanish."""
+
+
+def simulate(run: Run, path: Path, rng: np.random.Generator, slots=3, dies_after=None, overrides=(), wanted=None):
+    """One session: workers advance in random order, `slots` at a time; after `dies_after` reports all is dropped."""
+    sweep = read_sweep(path, overrides)
+    check(sweep)
+    with run.locked() as session:
+        run.record(sweep)
+        planner = Planner(run, sweep, session, wanted or (lambda point: True))
+        workers, reports = {}, 0
+        while not planner.finished:
+            while len(workers) < slots and (segment := planner.next()) is not None:
+                workers[segment.trial_id] = work(segment)
+            if not workers:
+                assert planner.finished, "nothing runs and nothing can: the planner is stuck"
+                break
+            trial_id = list(workers)[int(rng.integers(len(workers)))]
+            report = next(workers[trial_id])
+            if report.outcome is not None:
+                del workers[trial_id]
+            planner.report(trial_id, report)
+            reports += 1
+            if reports == dies_after:
+                raise Death
+    return planner
+
+
+def table(run: Run) -> list:
+    return [(r.trial_id, r.status, [(row["step"], row["metrics"], row.get("overrides")) for row in r.rows])
+            for r in read(run).records]  # fmt: skip
+
+
+def disturbed(run: Run, path: Path, seed: int) -> int:
+    """Runs to the end through as many deaths as it takes; returns how many there were."""
+    rng, deaths = np.random.default_rng(seed), 0
+    while True:
+        try:
+            simulate(run, path, rng, slots=int(rng.integers(1, 5)), dies_after=int(rng.integers(3, 40)))
+            return deaths
+        except Death:
+            deaths += 1

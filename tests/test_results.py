@@ -1,0 +1,235 @@
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from disentune.errors import ConfigError
+from disentune.ledger import Status
+from disentune.results import aggregate, as_json, load, ranked, read, varying_keys, write_parquet
+
+
+def losses(step, value=1.0, **metrics):
+    return {"step": step, "loss": value, "loss_sum": 3 * value, **metrics}
+
+
+def curve(*migs):
+    return [losses(300 * (i + 1), mig=mig) for i, mig in enumerate(migs)]
+
+
+# ---- tables
+
+
+def test_rows_have_one_line_for_each_trial_and_step_sorted_by_both(make_run):
+    maker = make_run()
+    ids = [maker.trial(curve(0.1, 0.2, 0.3), seed=seed) for seed in range(4)]
+    rows = read(maker.run).rows
+    expected = [(id, step) for id in sorted(ids) for step in (300, 600, 900)]
+    assert list(zip(rows["trial_id"], rows["step"], strict=True)) == expected
+
+
+def test_columns_are_fixed_ones_then_config_in_canonical_order_then_metrics_as_they_appear(make_run):
+    maker = make_run()
+    maker.trial([losses(100), losses(300, mig=0.1)])
+    maker.trial(curve(0.1), recon__name="overlap", recon__radius=3, recon__alpha=1.0)
+    columns = list(read(maker.run).rows)
+    assert columns[:6] == ["trial_id", "arm", "status", "seed", "step", "dataset.name"]
+    assert columns[-3:] == ["loss", "loss_sum", "mig"]
+    sections = list(dict.fromkeys(column.split(".")[0] for column in columns[5:-3]))
+    assert sections == ["dataset", "model", "framework", "recon", "training", "evaluation", "loss_scale"]
+
+
+def test_a_parameter_that_only_one_plug_in_has_is_missing_elsewhere_and_stays_a_whole_number(make_run):
+    maker = make_run()
+    with_radius = maker.trial(curve(0.1), recon__name="overlap", recon__radius=3, recon__alpha=1.0)
+    without = maker.trial(curve(0.1))
+    radius = read(maker.run).rows.set_index("trial_id")["recon.radius"]
+    assert radius.dtype == "Int64"
+    assert radius[with_radius] == 3
+    assert radius[without] is pd.NA
+
+
+def test_lists_read_as_names_and_arms_are_joined(make_run):
+    maker = make_run()
+    maker.trial(curve(0.1), arms=["b", "a"], evaluation__metrics=["mig", "dci"])
+    row = read(maker.run).rows.iloc[0]
+    assert row["evaluation.metrics"] == "mig, dci"
+    assert row["arm"] == "a+b"
+
+
+def test_lists_that_differ_only_in_parameters_do_not_read_the_same(make_run):
+    maker = make_run()
+    for bins in (10, 20):
+        maker.trial(curve(0.1), evaluation__metrics=[{"name": "mig", "bins": bins}])
+    assert varying_keys(read(maker.run).trials) == ["evaluation.metrics"]
+
+
+def test_a_key_that_changed_during_training_has_its_value_of_the_time(make_run):
+    maker = make_run()
+    folder = maker.run.trial(maker.trial(curve(0.1)))
+    folder.append_row({"step": 600, "metrics": {"mig": 0.2}, "overrides": {"framework.beta": 4.0}})
+    results = read(maker.run)
+    assert list(results.rows["framework.beta"]) == [0.001, 4.0]
+    assert list(results.trials["framework.beta"]) == [4.0]
+
+
+def test_wall_times_and_notes_are_no_results(make_run):
+    maker = make_run()
+    folder = maker.run.trial(maker.trial([]))
+    folder.append_row({"step": 1, "metrics": {"mig": 0.2}, "clock": {"train_s": 3.0}, "notes": {"mig": "odd"}})
+    assert not {"train_s", "clock", "notes"} & set(read(maker.run).rows)
+
+
+def test_trials_have_their_last_row_and_the_running_maximum_of_scores_but_not_of_losses(make_run):
+    maker = make_run()
+    maker.trial([*curve(0.1, 0.5, 0.3), losses(1000, value=0.7, tc=2.0, tc_sum=4.0)])
+    trial = read(maker.run).trials.iloc[0]
+    assert (trial["step"], trial["loss"], trial["mig_max"]) == (1000, 0.7, 0.5)
+    assert math.isnan(trial["mig"])
+    assert [key for key in trial.index if key.endswith("_max")] == ["mig_max"]
+
+
+def test_a_trial_without_rows_is_among_the_trials(make_run):
+    maker = make_run()
+    waiting = maker.trial([], status="pending", seed=1)
+    maker.trial(curve(0.1))
+    results = read(maker.run)
+    trial = results.trials.set_index("trial_id").loc[waiting]
+    assert (trial["status"], trial["step"], trial["seed"]) == ("pending", 0, 1)
+    assert math.isnan(trial["mig"])
+    assert waiting not in set(results.rows["trial_id"])
+
+
+def test_a_run_without_trials_has_empty_tables(make_run):
+    results = read(make_run().run)
+    assert (len(results.rows), len(results.trials), as_json(results)) == (0, 0, [])
+
+
+def test_load_finds_a_run_by_its_folder_and_keeps_the_ids_asked_for(make_run):
+    maker = make_run()
+    ids = [maker.trial(curve(0.1), seed=seed) for seed in range(3)]
+    assert set(load(maker.run.path).rows["trial_id"]) == set(ids)
+    assert list(load(maker.run.path, only=[ids[1], "unheard-of"]).trials["trial_id"]) == [ids[1]]
+
+
+# ---- what other programs read
+
+
+def test_json_has_exactly_the_keys_that_the_design_fixes(make_run):
+    maker = make_run()
+    id = maker.trial(curve(0.25, 0.1))
+    config = maker.run.trial(id).tree()
+    metrics = {"loss": 1.0, "loss_sum": 3.0, "mig": 0.1, "mig_max": 0.25}
+    assert as_json(read(maker.run)) == [
+        {"trial_id": id, "status": "done", "step": 600, "seed": 0, "config": config, "metrics": metrics}
+    ]
+
+
+def test_json_prints_floats_in_full_and_writes_null_for_what_json_lacks(make_run):
+    maker = make_run()
+    maker.trial([{"step": 1, "loss": math.inf, "mig": math.nan, "dci_disentanglement": 0.1 + 0.2}])
+    text = json.dumps(as_json(read(maker.run))[0]["metrics"], allow_nan=False)
+    assert '"loss": null' in text
+    assert '"mig": null, "dci_disentanglement": 0.30000000000000004, "mig_max": null' in text
+
+
+def test_parquet_gives_the_rows_back(make_run):
+    maker = make_run()
+    maker.trial(curve(0.1, 0.2))
+    maker.trial(curve(0.3), recon__name="overlap", recon__radius=3, recon__alpha=1.0)
+    results = read(maker.run)
+    pd.testing.assert_frame_equal(pd.read_parquet(write_parquet(results)), results.rows, check_dtype=False)
+
+
+def test_interrupting_a_run_leaves_no_trace_in_the_parquet_bytes(make_run):
+    straight, interrupted = make_run("straight"), make_run("interrupted")
+    for seed in range(3):
+        straight.trial(curve(0.1, 0.2, 0.3), seed=seed)
+    for seed in reversed(range(3)):
+        folder = interrupted.run.trial(interrupted.trial(curve(0.1, 0.2), seed=seed))
+        with open(folder.rows_path, "ab") as file:
+            file.write(b'{"step": 900, "metr')  # died while it wrote
+        folder.append_row({"step": 600, "metrics": losses(600, mig=0.2), "clock": {"train_s": 9.0}})
+        metrics = {"loss": 1.0, "loss_sum": 3.0, "mig": 0.3}
+        folder.append_row({"step": 900, "metrics": metrics, "clock": {"train_s": 8.5}})
+        folder.set_status(Status("done", 900, attempts=2, node="elsewhere", seconds=17.0))
+    first, again, resumed = (write_parquet(read(maker.run)).read_bytes() for maker in (straight, straight, interrupted))
+    assert first == again == resumed
+
+
+def test_one_changed_number_changes_the_parquet_bytes(make_run):
+    one, other = make_run("one"), make_run("other")
+    one.trial(curve(0.1))
+    other.trial(curve(np.nextafter(0.1, 1)))
+    assert write_parquet(read(one.run)).read_bytes() != write_parquet(read(other.run)).read_bytes()
+
+
+# ---- comparing
+
+
+@pytest.fixture
+def compared(make_run):
+    """Two betas of three seeds; one trial of the second has no number."""
+    maker = make_run()
+    for seed, (low, high) in enumerate([(0.1, 0.5), (0.2, 0.7), (0.3, math.nan)]):
+        maker.trial(curve(0.9, low), seed=seed, framework__beta=1)
+        maker.trial(curve(0.1, high), seed=seed, framework__beta=4)
+    return maker
+
+
+def test_groups_differ_by_what_varies_and_hold_the_seeds(compared):
+    table = aggregate(read(compared.run), None, "mig")
+    assert list(table) == ["arm", "framework.beta", "n", "mean", "sd", "min", "max"]
+    best, other = table.to_dict("records")
+    assert (best["framework.beta"], best["n"]) == (4.0, 2)
+    assert best["mean"] == pytest.approx(0.6)
+    assert other["sd"] == pytest.approx(0.1)  # of 0.1, 0.2, 0.3 with n - 1 in the denominator
+    assert (other["min"], other["max"]) == (0.1, 0.3)
+
+
+def test_groups_at_the_maximum_use_the_best_row_of_each_trial(compared):
+    table = aggregate(read(compared.run), ["framework.beta"], "mig", at="max")
+    assert list(table["framework.beta"]) == [1.0, 4.0]
+    assert list(table["mean"]) == pytest.approx([0.9, (0.5 + 0.7 + 0.1) / 3])
+
+
+def test_the_smallest_loss_is_first_and_the_objective_may_turn_a_metric_round(compared):
+    assert aggregate(read(compared.run), ["framework.beta"], "mig")["framework.beta"][0] == 4
+    compared.sweep(objective={"metric": "mig", "mode": "min"})
+    assert aggregate(read(compared.run), ["framework.beta"], "mig")["framework.beta"][0] == 1
+    losses_by_seed = aggregate(read(compared.run), ["seed"], "loss")
+    assert losses_by_seed["mean"].is_monotonic_increasing
+
+
+def test_before_any_score_the_objective_has_groups_without_a_number(make_run):
+    maker = make_run()
+    maker.sweep(objective={"metric": "mig", "mode": "max"})
+    maker.trial([losses(100)], status="running")
+    for at in ("last", "max"):
+        table = aggregate(read(maker.run), None, "mig", at)
+        assert (list(table["arm"]), list(table["n"])) == (["all"], [0])
+    assert ranked(read(maker.run), "mig", "max")["mig"].isna().all()
+
+
+def test_a_metric_or_key_that_no_trial_has_is_named_with_the_nearest_one(compared):
+    with pytest.raises(ConfigError, match=r"unknown metric 'migg'\. Did you mean 'mig'"):
+        aggregate(read(compared.run), None, "migg")
+    with pytest.raises(ConfigError, match=r"unknown key 'framework.bet'. Did you mean 'framework.beta'"):
+        aggregate(read(compared.run), ["framework.bet"], "mig")
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("max", [0.7, 0.5, 0.3]), ("min", [0.1, 0.2, 0.3])])
+def test_ranking_puts_the_best_first_and_trials_without_a_number_last(compared, mode, expected):
+    migs = ranked(read(compared.run), "mig", mode)["mig"]
+    assert list(migs[:3]) == expected
+    assert list(migs.isna()) == [False] * 5 + [True]
+
+
+def test_parameters_vary_only_where_their_plug_in_is_not_the_reason(make_run):
+    maker = make_run()
+    maker.trial(curve(0.1))
+    maker.trial(curve(0.1), recon__name="overlap", recon__radius=3, recon__alpha=1.0, seed=5)
+    assert varying_keys(read(maker.run).trials) == ["recon.name"]
+    maker.trial(curve(0.1), evaluation__every=None)
+    assert varying_keys(read(maker.run).trials) == ["recon.name", "evaluation.every"]

@@ -1,0 +1,138 @@
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from disentune import documents, schema
+
+ROOT = Path(__file__).parent.parent
+
+EXAMPLE = """
+name: quickstart
+trial:
+  dataset: {name: xysquares, image_size: 24, square_size: 4, grid_size: 6}
+  model: {name: mlp, width: 128, latents: 9}
+  recon: {name: mse}
+  training: {steps: 1500, batch_size: 64, learning_rate: 1e-3}
+  evaluation: {metrics: [mig], every: 300}
+  loss_scale: mean
+  framework.beta: 1e-3
+arms:
+  overlapping: {dataset.spacing: 1, framework.name: {grid: [ada_gvae, beta_vae]}}
+  adversarial: {dataset.spacing: 4, framework.name: {grid: [ada_gvae, beta_vae]}}
+  rescued:
+    dataset.spacing: 4
+    framework.name: {grid: [ada_gvae, beta_vae]}
+    recon: {name: overlap, kernel: box, radius: 11, alpha: 529}
+seeds: 3
+objective: {metric: mig, mode: max}
+resources: {cpu: 1}
+"""
+
+
+def is_valid(text: str, kind: str = "sweep") -> bool:
+    built = schema.sweep_schema() if kind == "sweep" else schema.search_space_schema()
+    return Draft202012Validator(built).is_valid(documents.parse(text, "test.yaml").value)
+
+
+@pytest.mark.parametrize("name", ["sweep.schema.json", "search_space.schema.json"])
+def test_the_kept_files_are_what_the_classes_say_now(name):
+    kept = (ROOT / "schemas" / name).read_text()
+    assert kept == schema.texts()[name], "run `python -m disentune.schema` in the repository's folder"
+
+
+def test_write_makes_both_files(tmp_path):
+    schema.write(tmp_path / "new")
+    assert {path.name: path.read_text() for path in (tmp_path / "new").iterdir()} == schema.texts()
+
+
+@pytest.mark.parametrize("built", [schema.sweep_schema(), schema.search_space_schema()], ids=["sweep", "search_space"])
+def test_schemas_keep_to_their_own_dialect(built):
+    Draft202012Validator.check_schema(built)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        pytest.param(path, kind, id=path.name)
+        for folder, kind in (("sweeps", "sweep"), ("search_spaces", "search_space"))
+        for path in sorted((ROOT / folder).glob("**/*.yaml"))
+    ],
+)
+def test_every_file_of_the_repository_is_valid(path, kind):
+    assert is_valid(path.read_text(), kind)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        EXAMPLE,
+        "trial:\narms: {one: , two: {search_space: [beta_grid, more/seeds]}}",
+        "search: grid\nscheduler: none",
+        "search: {name: random, points: 20}",
+        "scheduler: {name: pbt, every: 100, keys: [framework.beta]}",
+        "seeds: [3, 5, 8]",
+        "stop: {plateau: {evaluations: 3}, steps: null}",
+        "trial: {training.steps: 1e5, dataset: {transform: unit}}",
+        "trial: {framework: {beta: {log_uniform: [1e-4, 1]}, ratio: 0.5}}",
+        "trial: {model.latents: {int: [4, 12]}, dataset.rgb: {choice: [true, false]}, dataset.spacing: null}",
+        "trial: {evaluation: {metrics: [mig, {name: dci, train: 100}]}}",
+        "trial: {evaluation.metrics: {grid: [[mig], [mig, dci]]}}",
+        "trial: {framework: {name: 'my.vae:FRAMEWORK', temper: 3}, framework.heat: {uniform: [0, 1]}}",
+        "trial: {framework.name: {grid: [beta_vae, 'my.vae:FRAMEWORK']}, framework.temper: 3}",
+        "trial: {evaluation.metrics: ['my.scores:METRIC', {name: 'my.scores:OTHER', depth: 3}]}",
+    ],
+)
+def test_right_sweeps_are_valid(text):
+    assert is_valid(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nam: quickstart",
+        "name: a/b",
+        "seeds: 0",
+        "seeds: [1, 1]",
+        "arms: {}",
+        "arms: {a: {search_spaces: beta_grid}}",
+        "arms: {a: {search_space: ../secrets}}",
+        "search: random",
+        "search: {points: 3}",
+        "search: {name: grid, points: 3}",
+        "scheduler: ashaa",
+        "scheduler: {name: asha}",
+        "objective: {metric: mig}",
+        "objective: null",
+        "stop: {plateau: {evaluations: 0}}",
+        "resources: {cpus: 1}",
+        "trial: {seed: 3}",
+        "trial: {frameworks.beta: 1}",
+        "trial: {framework.betta: 1}",
+        "trial: {framework: {betta: 1}}",
+        "trial: {framework: {name: betavae}}",
+        "trial: {framework: {name: beta_vae, ratio: 0.5}}",
+        "trial: {framework.beta: -1}",
+        "trial: {framework.beta: high}",
+        "trial: {framework.beta: {grid: [1, -1]}}",
+        "trial: {framework.beta: {grid: []}}",
+        "trial: {framework.beta: {grid: [1], uniform: [0, 1]}}",
+        "trial: {framework.beta: {uniform: [0]}}",
+        "trial: {framework.name: {uniform: [0, 1]}}",
+        "trial: {training: {batchsize: 3}}",
+        "trial: {training.batchsize: 3}",
+        "trial: {dataset.spacing: 0}",
+        "trial: {evaluation.metrics: [mgi]}",
+        "trial: {evaluation.metrics: [{name: dci, trains: 3}]}",
+        "trial: {loss_scale: median}",
+        "trial: {recon.name: 'my.losses:RECON', framework.temper: 3}",
+    ],
+)
+def test_wrong_sweeps_are_refused(text):
+    assert not is_valid(text)
+
+
+def test_a_search_space_is_a_layer_and_nothing_else():
+    assert is_valid("framework.beta: {grid: [1, 2]}\nrecon: {name: mse}", "search_space")
+    assert not is_valid("search_space: other", "search_space")
+    assert not is_valid("seeds: 3", "search_space")
