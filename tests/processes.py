@@ -1,5 +1,6 @@
 """Helpers of tests that start real commands."""
 
+import contextlib
 import json
 import os
 import signal
@@ -55,10 +56,8 @@ def family(process: subprocess.Popen) -> list[psutil.Process]:
 
 def kill(processes: list[psutil.Process]) -> None:
     for one in processes:
-        try:
+        with contextlib.suppress(psutil.NoSuchProcess):
             one.send_signal(signal.SIGKILL)
-        except psutil.NoSuchProcess:
-            pass
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:

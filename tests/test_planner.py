@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from simulator import SCHEDULERS, SEARCHES, disturbed, simulate, sweep_file, table
 
 from disentune.ledger import Run
 from disentune.planner import MOST_LOSSES, Planner
 from disentune.results import read, write_parquet
 from disentune.segment import work
 from disentune.sweepfile import read_sweep
+from simulator import SCHEDULERS, SEARCHES, disturbed, simulate, sweep_file, table
 
 PAIRS = [(s, c) for s in SEARCHES for c in SCHEDULERS if (s, c) != ("optuna", "pbt")]
 

@@ -2,8 +2,11 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +24,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 out = Console(highlight=False, soft_wrap=True)
+if not out.is_terminal and "COLUMNS" not in os.environ:
+    out.width = 160  # a file or pipe has no edge at 80
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 INTERRUPTED = 130
@@ -31,7 +36,8 @@ Sets = Annotated[
     list[str] | None, typer.Option("--set", help="Change a key: training.steps=100, seeds=1. May be repeated.")
 ]
 Only = Annotated[
-    str | None, typer.Option(help="Only the trials for which this holds: \"framework.name == 'beta_vae' and seed < 2\".")
+    str | None,
+    typer.Option(help="Only the trials for which this holds: \"framework.name == 'beta_vae' and seed < 2\"."),
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="At most this many unfinished trials.")]
 Name = Annotated[str, typer.Option(help="Name of the run; the same name goes on with it.")]
@@ -40,6 +46,12 @@ Address = Annotated[str | None, typer.Option(help="Ray cluster to join: auto, or
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 DEFAULT_STORAGE = Path("runs")
+
+
+class At(StrEnum):
+    last = "last"
+    max = "max"
+    min = "min"
 
 
 def main() -> None:
@@ -97,10 +109,9 @@ def list_(
 def _wanted(sweep: Any, run: Any, only: str | None, limit: int | None) -> Callable[[Any], bool]:
     """The filter of --only, and of --limit over trials that are not finished."""
     from disentune.plan import filters_allowed
-    from disentune.selection import select
 
     filters_allowed(sweep, only is not None, limit is not None)
-    selection = select(only) if only else lambda trial: True
+    selection = _selection(sweep, only)
     taken: set[str] = set()
 
     def wanted(point: Any) -> bool:
@@ -116,13 +127,20 @@ def _wanted(sweep: Any, run: Any, only: str | None, limit: int | None) -> Callab
     return wanted
 
 
+def _selection(sweep: Any, only: str | None) -> Callable[[Any], bool]:
+    from disentune.selection import select
+
+    known = {key for entries in sweep.arms.values() for key in entries}
+    return select(only, known) if only else lambda trial: True
+
+
 def _run_folder(storage: Path, sweep_name: str, name: str) -> Any:
     from disentune.ledger import Run
     from disentune.sweepfile import NAME
 
     if not NAME.fullmatch(name):
-        raise ConfigError(f"--name {name}: must have letters, digits, '_', '-' or '.', and start with a letter or digit")
-    if "://" in str(storage):
+        raise ConfigError(f"--name {name!r}: must have letters, digits, '_', '-' or '.', and begin with one of the first")
+    if re.match(r"\w+:/", str(storage)):
         raise ConfigError(f"--storage {storage}: must be a folder that every worker sees, local or mounted")
     return Run((storage / sweep_name / name).absolute())
 
@@ -173,7 +191,13 @@ def _show_plan(planned: Any, estimate: Any, run: Any, sweep: Any) -> None:
     from disentune.display import show_plan
 
     slots = int((os.cpu_count() or 1) // sweep.settings.resources.cpu) if not sweep.settings.resources.gpu else None
-    show_plan(out, planned, estimate, _shown(run.path), min(slots, sweep.settings.resources.concurrent or slots) if slots else None)
+    show_plan(
+        out,
+        planned,
+        estimate,
+        _shown(run.path),
+        min(slots, sweep.settings.resources.concurrent or slots) if slots else None,
+    )
 
 
 def _shown(path: Path) -> str:
@@ -288,37 +312,22 @@ def status(run: RunName, storage: Storage = DEFAULT_STORAGE, as_json: AsJson = F
 
     Example: disentune status runs/quickstart/main
     """
-    from disentune.display import duration
+    from disentune.display import show_status
     from disentune.ledger import find_run
 
     found = find_run(run, storage)
-    trials = [(folder, folder.status(), folder.tree()) for folder in found.trials()]
+    trials = [(folder, folder.status(), folder.tree()["training"]["steps"]) for folder in found.trials()]
     live = found.is_running()
     if as_json:
         _print_json({"running": live, "trials": [_status_json(*trial) for trial in trials]})
         return
-    counts: dict[str, int] = {}
-    for _, state, _ in trials:
-        counts[_state_now(state, live)] = counts.get(_state_now(state, live), 0) + 1
-    out.print(f"{_shown(found.path)}: {'running now' if live else 'not running'}; " + (", ".join(f"{count} {state}" for state, count in sorted(counts.items())) or "no trials yet"), markup=False)
-    for folder, state, tree in trials:
-        cause = state.cause.splitlines()[0] if state.cause else ""
-        steps = f"{state.step}/{tree['training']['steps']}"
-        line = f"  {folder.id}  {_state_now(state, live):<9} {steps:>13}  {duration(state.seconds):>12}  {'+'.join(folder.arms())}  {cause}"
-        out.print(line.rstrip(), markup=False)
+    show_status(out, _shown(found.path), live, trials)
     if not live and any(not state.final for _, state, _ in trials):
         out.print(f"go on with: disentune resume {_shown(found.path)}", markup=False)
 
 
-def _state_now(status: Any, live: bool) -> str:
-    """A trial that a dead driver left as running waits to be resumed."""
-    return "pending" if status.state == "running" and not live else status.state
-
-
-def _status_json(folder: Any, status: Any, tree: dict[str, Any]) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {"trial_id": folder.id, "arms": list(folder.arms()), "steps": tree["training"]["steps"], **asdict(status)}
+def _status_json(folder: Any, status: Any, steps: int) -> dict[str, Any]:
+    return {"trial_id": folder.id, "arms": list(folder.arms()), "steps": steps, **asdict(status)}
 
 
 @app.command()
@@ -326,7 +335,7 @@ def results(
     run: RunName,
     by: Annotated[list[str] | None, typer.Option(help="Group by this key instead of every one that varies.")] = None,
     metric: Annotated[str | None, typer.Option(help="Metric to rank by; default: the sweep's objective.")] = None,
-    at: Annotated[str, typer.Option(help="last, max or min over a trial's rows.")] = "last",
+    at: Annotated[At, typer.Option(help="Which of a trial's rows counts.")] = At.last,
     trials: Annotated[bool, typer.Option("--trials", help="One line a trial instead of one a group.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print every row as CSV.")] = False,
     as_json: AsJson = False,
@@ -338,7 +347,6 @@ def results(
     Examples: disentune results quickstart; disentune results quickstart --by framework.name --metric mig --at max
     """
     from disentune import results as tables
-    from disentune.display import frame_table
     from disentune.ledger import find_run
 
     loaded = tables.read(find_run(run, storage))
@@ -351,50 +359,37 @@ def results(
     elif loaded.rows.empty:
         out.print("no rows yet")
     else:
-        chosen = metric or (loaded.objective.metric if loaded.objective else "loss")
-        if at not in ("last", "max", "min"):
-            raise ConfigError(f"--at {at}: must be last, max or min")
-        if trials:
-            frame = tables.ranked(loaded, chosen, tables.mode_of(loaded, chosen))
-            shown = ["trial_id", "arm", "seed", "status", "step", *tables.varying_keys(frame), chosen]
-        else:
-            frame = tables.aggregate(loaded, by or None, chosen, at)  # type: ignore[arg-type]
-            shown = list(frame.columns)
-        out.print(f"[bold]{chosen}[/], {at} value of each trial" if not trials else f"[bold]{chosen}[/]")
-        out.print(frame_table(frame, list(dict.fromkeys(shown))))
+        _show_results(loaded, by, metric, at, trials)
+
+
+def _show_results(loaded: Any, by: list[str] | None, metric: str | None, at: At, trials: bool) -> None:
+    from disentune import results as tables
+    from disentune.display import frame_table
+
+    chosen = metric or (loaded.objective.metric if loaded.objective else "loss")
+    if trials:
+        frame = tables.ranked(loaded, chosen, tables.mode_of(loaded, chosen))
+        columns = ["trial_id", "arm", "seed", "status", "step", *tables.varying_keys(frame), chosen]
+    else:
+        frame = tables.aggregate(loaded, by or None, chosen, at.value)
+        columns = list(frame.columns)
+    out.print(f"[bold]{chosen}[/]" if trials else f"[bold]{chosen}[/], {at.value} value of each trial")
+    out.print(frame_table(frame, list(dict.fromkeys(columns))))
 
 
 @app.command()
-def train(
-    sweep: SweepPath,
-    set_: Sets = None,
-    only: Only = None,
-    as_json: AsJson = False,
-) -> None:
+def train(sweep: SweepPath, set_: Sets = None, only: Only = None, as_json: AsJson = False) -> None:
     """Trains the first trial of a sweep that --only selects, here, without Ray and without writing files.
 
     Example: disentune train sweeps/quickstart.yaml --only "arm == 'rescued'" --set training.steps=300
     """
     from disentune import process, space
-    from disentune.config import TrialConfig
-    from disentune.selection import select
-    from disentune.settings import OptunaSearch
     from disentune.sweepfile import read_sweep
     from disentune.training import Training
 
     read = read_sweep(sweep, set_ or ())
     space.check(read)
-    selection = select(only) if only else lambda trial: True
-    if isinstance(read.settings.search, OptunaSearch):
-        flats = ((arm, flat) for arm in read.arms for flat in space.corners(read, arm))
-        points = [space.Point(space.trial_config(flat, read.seeds[0]), (arm,)) for arm, flat in flats]
-    else:
-        points = space.points(read)
-    config: TrialConfig | None = next(
-        (point.config for point in points if selection({**point.config.tree(), "arm": point.arms})), None
-    )
-    if config is None:
-        raise ConfigError(f"--only {only}: none of the {len(points)} trials is selected")
+    config = _first_selected(read, only)
     process.prepare(config.training.threads, config.training.device)
     err.print(f"trial {config.id}: {config.training.steps} steps", markup=False)
     for progress in Training(config).run():
@@ -405,6 +400,23 @@ def train(
         else:
             numbers = "  ".join(f"{key} {value:.4g}" for key, value in progress.row["metrics"].items())
             out.print(f"step {progress.step:>6}  {numbers}", markup=False)
+
+
+def _first_selected(sweep: Any, only: str | None) -> Any:
+    """The first point, or corner of a model-based search, that the expression selects."""
+    from disentune import space
+    from disentune.settings import OptunaSearch
+
+    if isinstance(sweep.settings.search, OptunaSearch):
+        flats = [(arm, flat) for arm in sweep.arms for flat in space.corners(sweep, arm)]
+        points = [space.Point(space.trial_config(flat, sweep.seeds[0]), (arm,)) for arm, flat in flats]
+    else:
+        points = space.points(sweep)
+    selection = _selection(sweep, only)
+    for point in points:
+        if selection({**point.config.tree(), "arm": point.arms}):
+            return point.config
+    raise ConfigError(f"--only {only}: none of the {len(points)} trials is selected")
 
 
 if __name__ == "__main__":

@@ -6,26 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from disentune.data import DATASETS
 from disentune.errors import did_you_mean
 from disentune.frameworks import FRAMEWORKS
 from disentune.metrics import METRICS
 from disentune.models import MODELS
+from disentune.parameters import Mistake, validated
 from disentune.plugin import Catalogue, Count, Frozen
 from disentune.recon import RECONS
 
 ID_LENGTH = 16
-
-
-class Mistake(NamedTuple):
-    """What is wrong with one dotted key; the value is shown behind the text unless the text says all."""
-
-    key: str
-    text: str
-    value: Any = None
-    shows_value: bool = False
 
 
 class Invalid(ValueError):
@@ -34,52 +26,6 @@ class Invalid(ValueError):
     def __init__(self, mistakes: Iterable[Mistake]):
         self.mistakes = list(mistakes)
         super().__init__("; ".join(f"{mistake.key}: {mistake.text}" for mistake in self.mistakes))
-
-
-# ---- from pydantic's errors to ours
-
-_WORDING = {
-    "missing": "is required, but not set",
-    "int_type": "must be a whole number",
-    "float_type": "must be a number",
-    "bool_type": "must be true or false",
-    "string_type": "must be a text",
-    "list_type": "must be a list",
-    "dict_type": "must be a mapping",
-    "model_type": "must be a mapping",
-    "finite_number": "must be a finite number",
-    "greater_than_equal": "must be >= {ge}",
-    "greater_than": "must be > {gt}",
-    "less_than_equal": "must be <= {le}",
-    "less_than": "must be < {lt}",
-    "literal_error": "must be one of {expected}",
-    "too_short": "must have at least {min_length} item(s)",
-    "too_long": "must have at most {max_length} item(s)",
-}
-_SAYS_ALL = ("missing", "extra_forbidden", "value_error")
-
-
-def _mistake(error: Any, prefix: str, params: type[Frozen]) -> Mistake:
-    kind, context = error["type"], error.get("ctx", {})
-    key = ".".join([prefix, *map(str, error["loc"])]).strip(".")
-    if kind == "extra_forbidden":
-        unknown_key = str(error["loc"][-1])
-        known = list(params.model_fields)
-        text = f"unknown key.{did_you_mean(unknown_key, known)} Known: {', '.join(sorted(known))}"
-    elif kind == "value_error":
-        text = str(context["error"])
-    else:
-        text = _WORDING.get(kind, error["msg"]).format(**context)
-    return Mistake(key, text, error["input"], kind not in _SAYS_ALL)
-
-
-def validated(params: type[Frozen], tree: Any, prefix: str, mistakes: list[Mistake]) -> Any:
-    """An instance of `params`, or None with its mistakes appended."""
-    try:
-        return params.model_validate(tree)
-    except ValidationError as error:
-        mistakes += [_mistake(detail, prefix, params) for detail in error.errors()]
-        return None
 
 
 # ---- one trial

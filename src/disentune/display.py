@@ -12,8 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from disentune.config import flattened
+from disentune.ledger import Status, TrialFolder
 from disentune.plan import Cost, Plan
 from disentune.planner import Planner, Trial
+from disentune.space import domains
 
 PLAIN_INTERVAL_S = 10.0
 """How often progress is said where there is no terminal to draw on."""
@@ -59,6 +61,29 @@ def show_plan(console: Console, plan: Plan, cost: Cost, where: str, slots: int |
         console.print(f"[yellow]note:[/] {escape(warning)}")
 
 
+# ---- the state of a run
+
+
+def show_status(console: Console, where: str, live: bool, trials: Sequence[tuple[TrialFolder, Status, int]]) -> None:
+    states = [_state_now(status, live) for _, status, _ in trials]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))) or "no trials yet"
+    console.print(f"{where}: {'running now' if live else 'not running'}; {counts}", markup=False)
+    table = Table(box=None, pad_edge=False)
+    for title in ("trial", "state", "step", "time", "arm", "cause"):
+        table.add_column(title, justify="right" if title in ("step", "time") else "left")
+    for (folder, status, steps), state in zip(trials, states, strict=True):
+        cause = status.cause.splitlines()[0] if status.cause else ""
+        arms = "+".join(folder.arms())
+        table.add_row(folder.id, state, f"{status.step}/{steps}", duration(status.seconds), escape(arms), escape(cause))
+    if trials:
+        console.print(table)
+
+
+def _state_now(status: Status, live: bool) -> str:
+    """A trial that a dead driver left as running waits to be resumed."""
+    return "pending" if status.state == "running" and not live else status.state
+
+
 # ---- progress
 
 
@@ -76,7 +101,9 @@ class LiveProgress:
             TimeElapsedColumn(), console=console,
         )  # fmt: skip
         self.task = self.bar.add_task("trials", total=None, eta="")
-        self.live = Live(self.bar, console=console, refresh_per_second=2, transient=True) if console.is_terminal else None
+        self.live = (
+            Live(self.bar, console=console, refresh_per_second=2, transient=True) if console.is_terminal else None
+        )
 
     def __enter__(self) -> "LiveProgress":
         if self.live:
@@ -145,12 +172,15 @@ class LiveProgress:
 
 def _point(planner: Planner, trial: Trial) -> str:
     """The values of the keys that its arm searches over."""
-    from disentune.space import domains
-
     flat = flattened(trial.config.tree()) | trial.overrides
     keys = domains(planner.sweep.arms[trial.point.arms[0]])
-    return " ".join(f"{key.split('.')[-1] if not key.endswith('.name') else ''}{'' if key.endswith('.name') else '='}"
-                    f"{number(flat[key])}" for key in keys)  # fmt: skip
+    return " ".join(_assignment(key, flat[key]) for key in keys)
+
+
+def _assignment(key: str, value: Any) -> str:
+    """`beta=0.01`, or the bare name of a plug-in."""
+    last = key.split(".")[-1]
+    return number(value) if last == "name" else f"{last}={number(value)}"
 
 
 # ---- tables

@@ -1,6 +1,7 @@
 """YAML 1.2 files as plain values that remember their lines. Nothing is constructed but scalars, lists and mappings."""
 
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.representer import SafeRepresenter
 
 from disentune.errors import ConfigError, Problem
 
@@ -192,11 +194,25 @@ def read(path: Path) -> Document:
         raise _unreadable(str(path), line, "is not text in UTF-8") from None
 
 
+class _Representer(SafeRepresenter):
+    """Writes shared values out each time, and quotes every text but plain words: ruamel takes some for syntax."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_str(self, data: str) -> Any:
+        return self.represent_scalar(f"{STANDARD}str", data, style=None if _PLAIN.fullmatch(data) else '"')
+
+
+_PLAIN = re.compile(r"[A-Za-z]([A-Za-z0-9_./ -]*[A-Za-z0-9])?")
+_Representer.add_representer(str, _Representer.represent_str)
+
+
 def dump(value: Any, stream: Any) -> None:
     """Writes plain values as YAML, keys in their given order."""
     writer = YAML(typ="safe", pure=True)
+    writer.Representer = _Representer
     writer.default_flow_style = None
     writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     writer.width = 120
-    writer.representer.ignore_aliases = lambda *_: True
     writer.dump(value, stream)

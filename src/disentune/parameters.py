@@ -1,7 +1,7 @@
-"""A plug-in's parameters from keyword arguments, with every mistake worded for people."""
+"""Checking parameters: from pydantic's errors to sentences for people, every mistake at once."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -9,18 +9,67 @@ from disentune.errors import ConfigError, Problem, did_you_mean
 from disentune.plugin import Catalogue, Frozen, P
 
 
-def _problem(error: Any, params: type[Frozen]) -> Problem:
-    where = ".".join(map(str, error["loc"])) or "parameters"
-    if error["type"] == "missing":
-        return Problem(where, "is required, but not set")
-    if error["type"] == "extra_forbidden":
-        known = sorted(params.model_fields)
-        listed = ", ".join(known) if known else "none"
-        return Problem(where, f"unknown key.{did_you_mean(where, known)} Known: {listed}")
-    if error["type"] == "value_error":
-        return Problem(where, str(error["ctx"]["error"]))
-    rule = error["msg"].replace("Input should be", "must be").replace("a valid integer", "a whole number")
-    return Problem(where, f"{rule}, but is {error['input']!r}")
+class Mistake(NamedTuple):
+    """What is wrong with one dotted key; the value is shown behind the text unless the text says all."""
+
+    key: str
+    text: str
+    value: Any = None
+    shows_value: bool = False
+
+
+_WORDING = {
+    "missing": "is required, but not set",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "string_type": "must be a text",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "finite_number": "must be a finite number",
+    "greater_than_equal": "must be >= {ge:g}",
+    "greater_than": "must be > {gt:g}",
+    "less_than_equal": "must be <= {le:g}",
+    "less_than": "must be < {lt:g}",
+    "literal_error": "must be one of {expected}",
+    "too_short": "must have at least {min_length} item(s)",
+    "too_long": "must have at most {max_length} item(s)",
+}
+_SAYS_ALL = ("missing", "extra_forbidden", "value_error")
+
+
+def _mistake(error: Any, prefix: str, params: type[Frozen]) -> Mistake:
+    kind, context = error["type"], error.get("ctx", {})
+    key = ".".join([prefix, *map(str, error["loc"])]).strip(".")
+    if kind == "extra_forbidden":
+        unknown_key = str(error["loc"][-1])
+        known = list(params.model_fields)
+        text = f"unknown key.{did_you_mean(unknown_key, known)} Known: {', '.join(sorted(known))}"
+    elif kind == "value_error":
+        text = str(context["error"])
+    else:
+        text = _WORDING.get(kind, error["msg"]).format(**context)
+    return Mistake(key, text, error["input"], kind not in _SAYS_ALL)
+
+
+def validated(params: type[Frozen], tree: Any, prefix: str, mistakes: list[Mistake]) -> Any:
+    """An instance of `params`, or None with its mistakes appended."""
+    try:
+        return params.model_validate(tree)
+    except ValidationError as error:
+        mistakes += [_mistake(detail, prefix, params) for detail in error.errors()]
+        return None
+
+
+def shown(mistake: Mistake, origin: str = "got") -> str:
+    """What must hold and what came; the key stands elsewhere."""
+    return f"{mistake.text}, {origin} {mistake.value!r}" if mistake.shows_value else mistake.text
+
+
+def worded(mistake: Mistake, origin: str = "got") -> str:
+    """The whole sentence for one mistake, as users read it."""
+    return f"{mistake.key}: {shown(mistake, origin)}"
 
 
 def chosen(catalogue: Catalogue[P], name: str, values: Mapping[str, Any]) -> tuple[P, Any]:
@@ -30,8 +79,9 @@ def chosen(catalogue: Catalogue[P], name: str, values: Mapping[str, Any]) -> tup
         plugin = catalogue[name]
     except ValueError as error:
         raise ConfigError(subject, [Problem("name", str(error))]) from None
-    try:
-        return plugin, plugin.params.model_validate(dict(values))
-    except ValidationError as error:
-        problems = [_problem(detail, plugin.params) for detail in error.errors()]
-        raise ConfigError(subject, problems) from None
+    mistakes: list[Mistake] = []
+    params = validated(plugin.params, dict(values), "", mistakes)
+    if mistakes:
+        problems = [Problem(mistake.key or "parameters", shown(mistake)) for mistake in mistakes]
+        raise ConfigError(subject, problems)
+    return plugin, params

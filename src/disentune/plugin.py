@@ -187,8 +187,9 @@ class Catalogue(Generic[P]):
     """The plug-ins of one kind by name; also finds a user's own by import path."""
 
     def __init__(self, kind: str, record: type[P], plugins: Iterable[P]):
-        self.kind, self.record = kind, record
-        self.plugins = {plugin.name: plugin for plugin in plugins}
+        self.kind = kind
+        self.record: type[P] = record
+        self.plugins: dict[str, P] = {plugin.name: plugin for plugin in plugins}
 
     def __iter__(self):
         return iter(self.plugins.values())

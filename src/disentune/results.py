@@ -213,7 +213,8 @@ def write_parquet(results: Results) -> Path:
 
 
 def config_keys(frame: pd.DataFrame) -> list[str]:
-    return [key for key in frame.columns if key.split(".")[0] in SECTIONS]
+    """Columns of the config; `recon` alone is a loss, `recon.name` a key."""
+    return [key for key in frame.columns if key == "loss_scale" or ("." in key and key.split(".")[0] in SECTIONS)]
 
 
 def varying_keys(frame: pd.DataFrame) -> list[str]:

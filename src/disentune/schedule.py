@@ -1,6 +1,6 @@
 """Which trials go on. Verdicts are pure functions of rows, taken in sweep order: a trial is judged by the trials before
-it in its arm, and waits until they can be compared. So the same trials stop at the same steps whatever the order of completion,
-and a scheduler needs no state: it is rebuilt by reading the rows.
+it in its arm, and waits until they can be compared. So the same trials stop at the same steps whatever the order of
+completion, and a scheduler needs no state: it is rebuilt by reading the rows.
 """
 
 import math

@@ -25,7 +25,8 @@ class LedgerSearch(Searcher):
         self.segments: dict[str, str] = {}
         self.causes: dict[str, str] = {}
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Any:
+        """A segment; None while nothing can run; FINISHED when nothing ever will in this session."""
         if self.stopping() or self.planner.finished:
             return Searcher.FINISHED
         if self.concurrent is not None and len(self.segments) >= self.concurrent:

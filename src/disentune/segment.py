@@ -122,7 +122,9 @@ class _Worker:
         process.prepare(config.training.threads, config.training.device, self.settings.resources.gpu)
         step, state, notes = self.folder.checkpoints.newest()
         if step < self.segment.inherited:
-            raise TrialError(f"no sound checkpoint from step {self.segment.inherited}, where it took over another trial")
+            raise TrialError(
+                f"no sound checkpoint from step {self.segment.inherited}, where it took over another trial"
+            )
         for note in notes:
             self._set_status("running", cause=note)
         return Training(config, state)

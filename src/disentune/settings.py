@@ -6,6 +6,7 @@ from pydantic import Field, field_validator
 
 from disentune.plugin import Count, Frozen
 
+
 class GridSearch(Frozen):
     """Every combination of the finite domains."""
 

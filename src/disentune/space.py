@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from disentune.config import LOSS_KEYS, Invalid, Mistake, TrialConfig, nested
+from disentune.config import LOSS_KEYS, Invalid, TrialConfig, nested
 from disentune.errors import ConfigError, Problem, did_you_mean
+from disentune.parameters import Mistake, worded
 from disentune.randomness import stream
 from disentune.settings import Asha, Median, OptunaSearch, Pbt, RandomSearch
-from disentune.sweepfile import Domain, Entry, SweepFile, worded
+from disentune.sweepfile import Domain, Entry, SweepFile
 
 MOST_POINTS = 200_000
 MOST_CORNERS = 1_000
@@ -223,7 +224,7 @@ def _located(sweep: SweepFile, arm: str, mistake: Mistake) -> Problem:
 def _setting_problems(sweep: SweepFile, arm: str, config: TrialConfig) -> Iterator[Problem]:
     """Settings that do not go with what the trials of an arm report."""
     settings, known = sweep.settings, [*config.metric_keys(), *LOSS_KEYS]
-    objective, scheduler = settings.objective, settings.scheduler
+    objective = settings.objective
     if objective and objective.metric not in known:
         near = did_you_mean(objective.metric, known)
         text = f"objective.metric: arm '{arm}' reports no '{objective.metric}'.{near} Known: {', '.join(known)}"

@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
@@ -89,7 +89,7 @@ class Suggestions:
     ):
         self.arm, self.search = arm, search
         self.distributions = {key: distribution(domain) for key, domain in domains.items()}
-        direction = "maximize" if objective.mode == "max" else "minimize"
+        direction: Literal["maximize", "minimize"] = "maximize" if objective.mode == "max" else "minimize"
         with _quiet():
             self.study = optuna.create_study(storage=storage, study_name=arm, direction=direction, load_if_exists=True)
         self.trials: list[FrozenTrial] = self.study.get_trials(deepcopy=False)

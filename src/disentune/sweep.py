@@ -1,4 +1,4 @@
-"""Running a sweep on Ray: plan from the ledger, start a fresh Tuner over what is unfinished, hold nothing worth saving."""
+"""Running a sweep on Ray: a fresh Tuner over what the ledger says is unfinished, holding nothing worth saving."""
 
 import logging
 import os
@@ -54,14 +54,18 @@ class StopRequest:
         self.reason = reason
         self.run.stop_path.touch()
 
+    def _handle(self, number: int, frame: Any) -> None:
+        if self.reason:
+            raise KeyboardInterrupt
+        self.stop(signal.Signals(number).name)
+
+    def listen(self) -> dict[int, Any]:
+        """Takes the signals over and returns who had them. Ray takes them too when it starts: listen again then."""
+        return {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+
     @contextmanager
     def listening(self) -> Iterator[None]:
-        def handle(number: int, frame: Any) -> None:
-            if self.reason:
-                raise KeyboardInterrupt
-            self.stop(signal.Signals(number).name)
-
-        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = self.listen()
         try:
             yield
         finally:
@@ -94,6 +98,7 @@ def launch(
         stop = StopRequest(run, sweep.settings.stop.wall_time_s)
         if not planner.finished:
             with stop.listening(), _ray(address, sweep.settings.resources) as ray_tune:
+                stop.listen()
                 _fit(ray_tune, planner, stop, lambda trial_id, news: listener(planner, trial_id, news))
         run.stop_path.unlink(missing_ok=True)
         failed = sum(trial.status.state == "failed" for trial in planner.trials.values())
@@ -110,13 +115,11 @@ def _fit(tune: Any, planner: Planner, stop: StopRequest, listener: Callable[[str
     from disentune.search import Causes, LedgerSearch
     from disentune.trainable import SegmentTrainable
 
-    resources = planner.settings.resources
-    search = LedgerSearch(planner, stop, listener, resources.concurrent)
+    search = LedgerSearch(planner, stop, listener, planner.settings.resources.concurrent)
     scratch = tempfile.mkdtemp(prefix="disentune-ray-")
-    trainable = tune.with_resources(SegmentTrainable, {"cpu": resources.cpu, "gpu": resources.gpu})
     try:
         tune.Tuner(
-            trainable,
+            SegmentTrainable,
             tune_config=tune.TuneConfig(
                 search_alg=search,
                 num_samples=-1,

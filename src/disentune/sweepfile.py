@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from disentune import documents
-from disentune.config import PLUGIN_SECTIONS, SECTIONS, Mistake, validated
+from disentune.config import PLUGIN_SECTIONS, SECTIONS
 from disentune.documents import Document
 from disentune.errors import ConfigError, Problem, did_you_mean, unknown
+from disentune.parameters import Mistake, validated, worded
 from disentune.plugin import Count, Frozen
 from disentune.settings import SCHEDULERS, SEARCHES, Settings
 
@@ -31,7 +32,7 @@ class Domain(Frozen):
     choice: list[Any] | None = Field(None, min_length=1)
     uniform: list[float] | None = Field(None, min_length=2, max_length=2)
     log_uniform: list[float] | None = Field(None, min_length=2, max_length=2)
-    int: list[Count] | None = Field(None, min_length=2, max_length=2)  # type: ignore[valid-type]
+    int: list[Count] | None = Field(None, min_length=2, max_length=2)
     normal: list[float] | None = Field(None, min_length=2, max_length=2)
 
     @model_validator(mode="after")
@@ -249,7 +250,7 @@ class _Builder:
         return {kept: setting for kept, setting in given.items() if kept != key}
 
 
-def _settings_class(key: str, value: Any) -> type[Frozen]:
+def _settings_class(key: str, value: Any) -> Any:
     if key == "search":
         return SEARCHES[value["name"]]
     if key == "scheduler":
@@ -278,12 +279,6 @@ def _shown(path: Path) -> Path:
 
 def _name_rule(name: Any) -> str:
     return f"a name has letters, digits, '_', '-' and '.', and starts with a letter or digit; got {name!r}"
-
-
-def worded(mistake: Mistake, origin: str = "got") -> str:
-    """The sentence for one mistake, as users read it."""
-    shown = f", {origin} {mistake.value!r}" if mistake.shows_value else ""
-    return f"{mistake.key}: {mistake.text}{shown}"
 
 
 def search_space_folders(file: Path) -> list[Path]:
@@ -358,9 +353,10 @@ def _changed(document: Document, key: str, value: Any) -> Document:
         if not isinstance(known, Mapping) or path[1] not in known:
             raise ConfigError(f"--set {key}: {unknown('arm', path[1], known if isinstance(known, Mapping) else ())}")
         path = (*path[:2], ".".join(path[2:])) if path[2:] else path
-    return replace(
-        document, value=_placed(document.value, path, value), elsewhere={**document.elsewhere, path: f"--set {key}"}
-    )
+    new = {
+        path[:n]: f"--set {key}" for n in range(1, len(path) + 1) if n == len(path) or path[:n] not in document.lines
+    }
+    return replace(document, value=_placed(document.value, path, value), elsewhere=document.elsewhere | new)
 
 
 def _placed(tree: Any, path: tuple[str, ...], value: Any) -> Any:

@@ -17,6 +17,11 @@ SLICE_S = 1.0
 class SegmentTrainable(tune.Trainable):
     """State lives in the ledger, so Ray's own checkpoints are not used, and a reused worker starts clean."""
 
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
+        resources = json.loads(config["segment"])["settings"]["resources"]
+        return tune.PlacementGroupFactory([{"CPU": resources["cpu"], "GPU": resources["gpu"]}])
+
     def setup(self, config: dict[str, Any]) -> None:
         self._reports: Iterator[Report] = work(Segment(**json.loads(config["segment"])))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from processes import PATIENCE_S, Commands, family, kill
 
 

@@ -5,11 +5,11 @@ import signal
 import numpy as np
 import psutil
 import pytest
-from processes import family, kill, rows_on_disk, wait_until
-from simulator import simulate, sweep_file, table
 
 from disentune.ledger import Run
 from disentune.results import read, write_parquet
+from processes import family, kill, rows_on_disk, wait_until
+from simulator import simulate, sweep_file, table
 
 # Long enough to be killed in the middle; every sweep has an arm of each framework.
 LONGER = ["training.steps=320", "training.log_every=80", "evaluation.every=80", "checkpoint.every_steps=30"]
@@ -26,8 +26,16 @@ def longer_sweep(folder, search, scheduler):
     return path
 
 
-def workers(process):
-    return [one for one in family(process) if "SegmentTrainable" in " ".join(one.cmdline() or [one.name()])]
+def busy_workers(process):
+    """Ray names a worker process after the method it runs."""
+    return [one for one in family(process) if "SegmentTrainable.train" in title(one)]
+
+
+def title(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 def drop_driver(process):
@@ -39,8 +47,8 @@ def drop_everything(process):
 
 
 def drop_a_worker(process):
-    wait_until(lambda: workers(process), "a worker to start")
-    kill(workers(process)[:1])
+    wait_until(lambda: busy_workers(process), "a worker to start")
+    kill(busy_workers(process)[:1])
 
 
 @pytest.mark.slow
@@ -113,14 +121,14 @@ def test_a_second_driver_is_refused_by_name(commands, tmp_path):
 
 
 @pytest.mark.slow
-def test_nothing_is_left_running_after_a_sweep_or_a_killed_driver(commands, tmp_path):
+def test_no_worker_outlives_a_killed_driver(commands, tmp_path):
     path = longer_sweep(tmp_path, "grid", "none")
     run = Run(tmp_path / "runs" / "tiny" / "main")
     process = commands.start("run", str(path), *SETS)
     wait_until(lambda: rows_on_disk(run.path) >= 3, "rows")
-    started = family(process)
-    assert len(started) > 3
-    kill(started[:1])
+    started = [one for one in family(process) if "SegmentTrainable" in title(one) or "raylet" in title(one)]
+    assert len(started) >= 2
+    drop_driver(process)
     process.wait()
-    _, alive = psutil.wait_procs(started[1:], timeout=60)
+    _, alive = psutil.wait_procs(started, timeout=60)
     assert alive == []

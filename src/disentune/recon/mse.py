@@ -1,6 +1,7 @@
 """Squared error: the Gaussian likelihood of Kingma & Welling, ICLR 2014, up to a factor and a constant."""
 
 from torch import Tensor
+from torch.nn.functional import mse_loss
 
 from disentune.plugin import Frozen, Recon
 
@@ -11,7 +12,7 @@ class Params(Frozen):
 
 def per_image(output: Tensor, target: Tensor, params: Params) -> Tensor:
     """Sum over pixels of the squared error, (n,)."""
-    return (output - target).square().flatten(1).sum(dim=1)
+    return mse_loss(output, target, reduction="none").flatten(1).sum(dim=1)
 
 
 RECON = Recon(name="mse", params=Params, per_image=per_image, distance=per_image)

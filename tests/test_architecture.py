@@ -1,0 +1,106 @@
+"""Imports point one way, and only Ray's edge knows Ray."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import disentune
+
+ROOT = Path(disentune.__file__).parent
+LAYERS = [
+    ("errors", "randomness", "process", "environment"),
+    ("documents", "plugin"),
+    ("gaussian", "parameters", "transforms", "settings"),
+    ("data", "models", "recon", "frameworks", "metrics"),
+    ("config",),
+    ("sweepfile", "evaluation", "selection"),
+    ("space", "training", "ledger", "suggest", "schema"),
+    ("schedule", "segment", "plan", "results"),
+    ("planner", "report"),
+    ("display", "trainable", "search", "tracking"),
+    ("sweep",),
+    ("cli", "__init__"),
+]
+"""From the bottom up. A module imports from layers below its own, never from its own or above."""
+EDGE = {"trainable", "search", "sweep", "tracking"}
+FORBIDDEN = {"utils", "util", "helpers", "common", "misc", "base", "manager", "core"}
+
+FILES = sorted(ROOT.rglob("*.py"))
+HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
+
+
+def top(path: Path) -> str:
+    """`data` for data/xysquares.py, `space` for space.py."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """Every module that a file imports at any depth, functions included."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno} imports relatively"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def our_modules(path: Path) -> set[str]:
+    return {name.split(".")[1] for name in imported(path) if name.startswith("disentune.")}
+
+
+def test_every_module_has_its_layer_and_only_one():
+    assert {top(path) for path in FILES} <= HEIGHT.keys()
+    assert len(HEIGHT) == sum(map(len, LAYERS))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_down(path):
+    own = top(path)
+    below = {name for name in our_modules(path) if name in HEIGHT} - {own}
+    assert {name: HEIGHT[name] for name in below if HEIGHT[name] >= HEIGHT[own]} == {}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_the_edge_imports_ray(path):
+    knows_ray = any(name.split(".")[0] == "ray" for name in imported(path))
+    assert not knows_ray or top(path) in EDGE
+
+
+def test_the_edge_knows_nothing_of_vaes():
+    inside = {"training", "evaluation", "data", "models", "recon", "frameworks", "metrics", "gaussian"}
+    for path in FILES:
+        if top(path) in EDGE:
+            assert not our_modules(path) & inside
+
+
+def test_no_module_is_named_for_what_it_is_not():
+    assert not {path.stem for path in FILES} & FORBIDDEN
+    assert not {path.parent.name for path in FILES} & FORBIDDEN
+
+
+def test_plugins_do_not_know_each_other():
+    for folder in ("models", "recon", "frameworks", "metrics"):
+        for path in (ROOT / folder).glob("*.py"):
+            others = {"data", "models", "recon", "frameworks", "metrics"} - {folder}
+            assert not our_modules(path) & others
+
+
+def test_what_trains_plans_and_reads_never_loads_ray():
+    """Also not through another package; a second import of the command line stays quick."""
+    modules = ("training", "evaluation", "ledger", "space", "planner", "segment", "results", "plan", "cli")
+    code = "; ".join(["import sys", *(f"import disentune.{name}" for name in modules), "print('ray' in sys.modules)"])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = (
+        "import sys, disentune; print([m for m in ('torch', 'pandas', 'ray', 'numpy', 'pydantic') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,501 @@
+"""The run folder survives what befalls disks and processes, and says what it cannot read."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from disentune import documents, ledger
+from disentune.config import TrialConfig
+from disentune.errors import ConfigError, TrialError
+from disentune.ledger import Checkpoints, Run, Status, TrialFolder, find_run, write_atomically
+from disentune.sweepfile import read_sweep
+
+TREE = {
+    "dataset": {"name": "xysquares"},
+    "model": {"name": "mlp", "latents": 4},
+    "framework": {"name": "beta_vae", "beta": 1},
+    "recon": {"name": "mse"},
+    "training": {"steps": 10, "batch_size": 8, "learning_rate": 1e-3},
+    "loss_scale": "mean",
+}
+CONFIG = TrialConfig.parse(TREE | {"seed": 0})
+
+
+@pytest.fixture
+def folder(tmp_path) -> TrialFolder:
+    trial = Run(tmp_path / "demo" / "main").trial(CONFIG.id)
+    trial.create(CONFIG, ("a",))
+    return trial
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    return Run(tmp_path / "runs" / "demo" / "main")
+
+
+def sweep_file(folder: Path, **keys):
+    path = folder / "demo.yaml"
+    with open(path, "w") as file:
+        documents.dump({"trial": TREE, **keys}, file)
+    return read_sweep(path)
+
+
+def row(step, **metrics):
+    return {"step": step, "metrics": metrics}
+
+
+# ---- atomic writes
+
+
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(tmp_path, monkeypatch, function):
+    path = tmp_path / "x.json"
+    write_atomically(path, b"old")
+
+    def fail(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, function, fail)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, b"new")
+    monkeypatch.undo()
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["x.json"]
+
+
+def test_content_is_synced_before_it_gets_its_name_and_the_folder_after(tmp_path, monkeypatch):
+    events = []
+    real_fsync, real_replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (events.append("fsync"), real_fsync(handle)))
+    monkeypatch.setattr(os, "replace", lambda *paths: (events.append("replace"), real_replace(*paths)))
+    write_atomically(tmp_path / "x", b"new")
+    assert events == ["fsync", "replace", "fsync"]
+
+
+# ---- rows
+
+
+def test_rows_come_back_bit_for_bit(folder):
+    values = {"loss": 0.1 + 0.2, "mig": 5e-324, "nan": float("nan"), "inf": float("-inf")}
+    folder.append_row(row(1, **values))
+    assert repr(folder.rows()) == repr([row(1, **values)])
+
+
+def test_a_torn_last_row_is_ignored_and_the_next_append_repairs_it(folder):
+    folder.append_row(row(1, loss=1.0))
+    whole = folder.rows_path.read_bytes()
+    for cut in range(1, len(whole)):  # a machine may die after any byte
+        folder.rows_path.write_bytes(whole + whole[:cut].replace(b"\n", b""))
+        assert [r["step"] for r in folder.rows()] == [1]
+    folder.append_row(row(2, loss=2.0))
+    folder.append_row(row(3, loss=3.0))
+    assert [r["step"] for r in folder.rows()] == [1, 2, 3]
+    assert folder.rows_path.read_bytes().startswith(whole)
+
+
+def test_a_torn_only_row_is_repaired_too(folder):
+    folder.rows_path.write_bytes(b'{"step": 1, "met')
+    assert folder.rows() == []
+    folder.append_row(row(1, loss=1.0))
+    assert folder.rows() == [row(1, loss=1.0)]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"garbage", b"", b"\x00\xff\x80", b"5", b"[1]", b'{"metrics": {}}', b'{"step": "x", "metrics": {}}',
+     b'{"step": 2}', b'{"step": [2], "metrics": {}}', b'{"step": true, "metrics": {}}', b'{"step": 2, "metrics": 3}',
+     b"[" * 100_000],
+    ids=range(12),
+)  # fmt: skip
+def test_a_damaged_row_in_the_middle_is_named_with_its_line_and_what_to_do(folder, damage):
+    for step in (1, 2, 3):
+        folder.append_row(row(step, loss=1.0))
+    lines = folder.rows_path.read_bytes().split(b"\n")
+    folder.rows_path.write_bytes(b"\n".join([lines[0], damage, *lines[2:]]))
+    with pytest.raises(ConfigError) as caught:
+        folder.rows()
+    assert f"{folder.rows_path}:2 is damaged; remove this line and those after it" in str(caught.value)
+
+
+def test_a_step_written_twice_counts_once_and_the_first_stays(folder):
+    for step, loss in ((1, 1.0), (3, 3.0), (2, 2.0), (3, 9.0)):
+        folder.append_row(row(step, loss=loss))
+    assert folder.rows() == [row(1, loss=1.0), row(2, loss=2.0), row(3, loss=3.0)]
+
+
+# ---- checkpoints
+
+
+STATE = {
+    "step": 7,
+    "model": {"w": torch.tensor([0.1, -0.0, float("nan"), 1e-45]), "b": torch.zeros(0)},
+    "sums": {"names": ["a"], "total": torch.tensor([1 / 3], dtype=torch.float64), "steps": 2},
+    "none": None,
+}
+
+
+def bits(value):
+    if isinstance(value, torch.Tensor):
+        return (value.dtype, value.shape, value.numpy().tobytes())
+    return {key: bits(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    return Checkpoints(tmp_path / "checkpoints")
+
+
+def save(checkpoints, *steps):
+    for step in steps:
+        checkpoints.save(step, STATE | {"step": step})
+
+
+def test_a_checkpoint_comes_back_bit_for_bit(checkpoints):
+    save(checkpoints, 7)
+    step, state, notes = checkpoints.newest()
+    assert (step, notes) == (7, [])
+    assert bits(state) == bits(STATE)
+
+
+def test_without_a_checkpoint_training_begins_at_zero(checkpoints):
+    assert checkpoints.newest() == (0, None, [])
+
+
+def test_steps_are_sorted_as_numbers_and_strange_files_do_not_count(checkpoints):
+    save(checkpoints, 900, 1000, 5, 123_456_789_012)
+    (checkpoints.folder / "step-copy.ckpt").touch()
+    (checkpoints.folder / "step-0000000007 (copy).ckpt").touch()
+    (checkpoints.folder / ".step-0000000008.ckpt.abcd").touch()
+    assert checkpoints.steps() == [5, 900, 1000, 123_456_789_012]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "foreign", "grown"])
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_with_a_note(checkpoints, damage):
+    save(checkpoints, 5, 10)
+    path = checkpoints.path(10)
+    data = path.read_bytes()
+    flipped = data[:-40] + bytes([data[-40] ^ 1]) + data[-39:]
+    wrecks = {"cut": data[:-1], "flipped": flipped, "empty": b"", "foreign": b"PK\x03\x04", "grown": data + b"x"}
+    path.write_bytes(wrecks[damage])
+    with pytest.raises(TrialError, match="is damaged"):
+        checkpoints.load(10)
+    step, state, notes = checkpoints.newest()
+    assert step == state["step"] == 5
+    assert notes == [f"{path} is damaged; the checkpoint before it is used"]
+
+
+def test_when_all_are_damaged_training_begins_again(checkpoints):
+    save(checkpoints, 5, 10)
+    for step in (5, 10):
+        checkpoints.path(step).write_bytes(b"")
+    step, state, notes = checkpoints.newest()
+    assert (step, state, len(notes)) == (0, None, 2)
+
+
+def test_a_damaged_checkpoint_does_not_crowd_out_the_sound_ones(checkpoints):
+    """The newest of 10, 20, 30 is damaged; going on from 20 to 25 and keeping one must keep 25, not the wreck."""
+    save(checkpoints, 10, 20, 30)
+    checkpoints.path(30).write_bytes(b"wreck")
+    assert checkpoints.newest()[0] == 20
+    save(checkpoints, 25)
+    checkpoints.prune(1, None)
+    assert checkpoints.newest()[0] == 25
+
+
+def test_a_checkpoint_that_a_killed_writer_left_half_is_cleared(checkpoints):
+    save(checkpoints, 10)
+    (checkpoints.folder / ".step-0000000020.ckpt.1234abcd").write_bytes(b"half")
+    checkpoints.prune(2, None)
+    assert os.listdir(checkpoints.folder) == ["step-0000000010.ckpt"]
+
+
+def test_prune_keeps_the_newest_and_the_best(checkpoints):
+    save(checkpoints, 1, 2, 3, 4, 5)
+    checkpoints.prune(2, 2)
+    assert checkpoints.steps() == [2, 4, 5]
+    checkpoints.prune(2, 5)
+    assert checkpoints.steps() == [4, 5]
+    checkpoints.prune(1, None)
+    assert checkpoints.steps() == [5]
+    checkpoints.prune(3, 99)
+    assert checkpoints.steps() == [5]
+
+
+def test_copying_takes_over_the_state_at_a_step_and_drops_what_came_later(tmp_path):
+    ours, theirs = Checkpoints(tmp_path / "ours"), Checkpoints(tmp_path / "theirs")
+    save(ours, 5, 10, 15)
+    theirs.save(10, STATE | {"step": 10, "mark": "theirs"})
+    ours.copy_from(theirs, 10)
+    assert ours.steps() == [5, 10]
+    assert ours.load(10)["mark"] == "theirs"
+    ours.copy_from(theirs, 10)  # a driver that died after it does it again
+    assert ours.load(10)["mark"] == "theirs"
+
+
+def test_copying_into_a_trial_that_has_no_checkpoint_yet(tmp_path):
+    ours, theirs = Checkpoints(tmp_path / "ours"), Checkpoints(tmp_path / "theirs")
+    save(theirs, 10)
+    ours.copy_from(theirs, 10)
+    assert ours.newest()[0] == 10
+
+
+# ---- config and status
+
+
+def test_a_trial_keeps_its_config_and_gathers_arms(folder):
+    assert folder.config().id == folder.id == CONFIG.id
+    folder.create(CONFIG, ("b", "a"))
+    folder.create(CONFIG, ("a",))
+    assert folder.arms() == ("a", "b")
+    assert folder.tree() == CONFIG.tree()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"5", b"null", b"{}", b'{"config": 5, "arms": []}',
+                                     b'{"config": {}, "arms": "a"}', b"[" * 100_000], ids=range(10))  # fmt: skip
+def test_a_damaged_config_is_named_with_what_to_do(folder, content):
+    path = folder.path / "config.json"
+    path.write_bytes(content)
+    for read in (folder.tree, folder.arms, folder.config):
+        with pytest.raises(ConfigError) as caught:
+            read()
+        assert f"{path} is damaged" in str(caught.value)
+        assert f"remove the folder {folder.path} to run this trial again" in str(caught.value)
+
+
+def test_a_missing_config_is_named(folder):
+    (folder.path / "config.json").unlink()
+    with pytest.raises(ConfigError, match=r"config\.json is missing; remove the folder"):
+        folder.config()
+
+
+def test_a_config_that_was_edited_by_hand_is_refused(folder):
+    path = folder.path / "config.json"
+    path.write_text(path.read_text().replace('"steps": 10', '"steps": 20'))
+    with pytest.raises(ConfigError, match=f"is not the config of trial {CONFIG.id}: it was edited"):
+        folder.config()
+
+
+def test_a_config_that_this_version_cannot_read_says_why(folder):
+    path = folder.path / "config.json"
+    path.write_text(path.read_text().replace('"beta_vae"', '"gamma_vae"'))
+    with pytest.raises(ConfigError, match=r"cannot be used by this version: framework\.name: unknown framework"):
+        folder.config()
+
+
+def test_status_round_trip_and_its_default(folder):
+    assert folder.status() == Status()
+    status = Status("failed", 7, "it broke\nbadly", 3, "node-1", 12.5)
+    folder.set_status(status)
+    assert folder.status() == status
+    assert folder.update_status(state="pending", cause="") == Status("pending", 7, "", 3, "node-1", 12.5)
+
+
+@pytest.mark.parametrize("state", ["pending", "running", "done", "diverged", "failed"])
+def test_only_done_diverged_and_failed_are_final(state):
+    assert Status(state).final == (state in ("done", "diverged", "failed"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"5", b'{"state": "wat"}', b'{"state": null}',
+                                     b'{"step": "5"}', b'{"step": 1.5}', b'{"wat": 1}'], ids=range(10))  # fmt: skip
+def test_a_damaged_status_is_named_with_what_to_do(folder, content):
+    path = folder.path / "status.json"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        folder.status()
+    assert f"{path} is damaged" in str(caught.value)
+    assert "remove it: the trial goes on from its newest checkpoint" in str(caught.value)
+
+
+# ---- runs
+
+
+def test_a_folder_whose_creation_was_cut_short_is_no_trial(run):
+    run.trial(CONFIG.id).create(CONFIG, ("a",))
+    (run.path / "trials" / "0000").mkdir()
+    (run.path / "trials" / "a file").touch()
+    assert [trial.id for trial in run.trials()] == [CONFIG.id]
+    assert Run(run.path / "nothing").trials() == []
+
+
+def test_a_recorded_sweep_reads_back_and_earlier_ones_stay(run, tmp_path):
+    run.path.mkdir(parents=True)
+    for seeds in (1, 1, 2, 3):
+        run.record(sweep_file(tmp_path, seeds=seeds))
+    assert run.sweep().seeds == (0, 1, 2)
+    before = sorted(run.path.glob("sweep-before-*.yaml"))
+    assert [path.name for path in before] == ["sweep-before-1.yaml", "sweep-before-2.yaml"]
+    assert [len(read_sweep(path, ["name=x"]).seeds) for path in before] == [1, 2]
+    before[0].unlink()
+    run.record(sweep_file(tmp_path, seeds=4))  # takes the free number, overwrites none
+    assert [len(read_sweep(path, ["name=x"]).seeds) for path in before] == [3, 2]
+
+
+def test_a_damaged_sweep_of_a_run_is_an_error_with_its_path(run, tmp_path):
+    run.path.mkdir(parents=True)
+    run.sweep_path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match=f"{run.sweep_path}:1"):
+        run.sweep()
+
+
+def test_the_environment_is_of_the_first_session_and_may_be_removed(run, tmp_path, monkeypatch):
+    run.path.mkdir(parents=True)
+    assert run.environment() == {}
+    monkeypatch.setattr(ledger, "environment", lambda: {"python": "1.0"})
+    run.record(sweep_file(tmp_path))
+    monkeypatch.setattr(ledger, "environment", lambda: {"python": "2.0"})
+    run.record(sweep_file(tmp_path))
+    assert run.environment() == {"python": "1.0"}
+    (run.path / "environment.json").write_text("[]")
+    with pytest.raises(ConfigError, match="remove it: it only records versions"):
+        run.environment()
+
+
+def test_generations_are_kept_in_order_and_a_damaged_history_is_named(run):
+    run.path.mkdir(parents=True)
+    assert run.generations() == []
+    run.add_generation({"step": 1})
+    run.add_generation({"step": 2})
+    assert run.generations() == [{"step": 1}, {"step": 2}]
+    (run.path / "population.json").write_text('{"step": 1}')
+    with pytest.raises(ConfigError, match=r"population\.json is damaged .* restore it from a backup"):
+        run.generations()
+
+
+# ---- finding a run
+
+
+@pytest.fixture
+def storage(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("one/main", "two/main", "two/other", "three/a", "three/b", "four/only"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "sweep.yaml").touch()
+    return tmp_path / "runs"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("runs/one/main", "one/main"),
+        ("runs/one/main/", "one/main"),
+        ("./runs/two/other", "two/other"),
+        ("one/main", "one/main"),
+        ("two/other", "two/other"),
+        ("one", "one/main"),
+        ("two", "two/main"),
+        ("runs/two", "two/main"),
+        ("four", "four/only"),
+    ],
+)
+def test_a_run_is_found_by_folder_by_name_and_by_sweep(storage, text, name):
+    assert find_run(text).path == storage / name
+    assert find_run(text, storage).name == name
+
+
+def test_a_sweep_with_several_runs_asks_which(storage):
+    with pytest.raises(ConfigError, match="three has several runs; name one: three/a, three/b"):
+        find_run("three")
+
+
+def test_an_unknown_run_lists_the_known_ones(storage, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        find_run("one/mian")
+    known = "four/only, one/main, three/a, three/b, two/main, two/other"
+    assert str(caught.value) == f"no run 'one/mian'. Did you mean 'one/main'? Known in runs: {known}"
+    with pytest.raises(ConfigError, match=f"no run 'x'. There are no runs in {tmp_path / 'empty'}"):
+        find_run("x", tmp_path / "empty")
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "one/main/sweep.yaml", "../../../../etc/passwd", "one/main/x/y/z"])
+def test_a_text_that_can_be_no_run_is_refused(storage, text):
+    with pytest.raises(ConfigError, match="no run"):
+        find_run(text)
+
+
+# ---- one driver at a time
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from disentune.ledger import Run
+with Run(Path(sys.argv[1])).locked() as token:
+    print(token, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(run):
+    """Another process that holds the run, and its session token."""
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(run.path)], stdout=subprocess.PIPE, text=True)
+    yield process, process.stdout.readline().strip()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_second_driver_is_refused_by_name_until_the_first_is_gone_however_it_ends(run, holder):
+    process, token = holder
+    assert run.is_running()
+    assert run.session() == token
+    with pytest.raises(ConfigError, match=rf"is already being run by process {process.pid} on \S+; wait for it"):
+        run.locked().__enter__()
+    assert run.session() == token  # a refused driver changes nothing
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not run.is_running()
+    with run.locked() as mine:
+        assert run.session() == mine != token
+
+
+def test_every_session_has_its_own_token_and_clears_an_old_request_to_stop(run):
+    assert run.session() == ""
+    assert not run.is_running()
+    tokens = []
+    for _ in range(3):
+        with run.locked() as token:
+            tokens.append(token)
+            assert not run.stop_path.exists()
+            assert run.is_running()
+            run.stop_path.touch()
+        assert not run.is_running()
+    assert len(set(tokens)) == 3
+    assert run.session() == tokens[-1]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"5", b"null", b"\xff"])
+def test_a_damaged_lock_file_locks_nothing_out(run, content):
+    run.path.mkdir(parents=True)
+    (run.path / "driver.lock").write_bytes(content)
+    assert run.session() == ""
+    with run.locked() as token:
+        assert run.session() == token
+
+
+def test_a_storage_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"cannot be written: Not a directory; choose another --storage"):
+        Run(tmp_path / "file" / "demo" / "main").locked().__enter__()
+
+
+def test_a_storage_that_cannot_lock_is_not_called_busy(run, monkeypatch):
+    def unsupported(*arguments):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(ledger.fcntl, "flock", unsupported)
+    with pytest.raises(ConfigError, match="cannot be locked: No locks available; choose another --storage"):
+        run.locked().__enter__()
+
+
+def test_what_is_written_is_json_that_any_program_reads(folder):
+    folder.set_status(Status("done", 3))
+    content = json.loads((folder.path / "config.json").read_text())
+    assert content == {"trial_id": CONFIG.id, "arms": ["a"], "config": CONFIG.tree()}
+    assert json.loads((folder.path / "status.json").read_text())["state"] == "done"

@@ -1,0 +1,427 @@
+"""From domains to points: the arithmetic, the draws, and every check before anything runs."""
+
+import itertools
+import math
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disentune import documents, space
+from disentune.errors import ConfigError
+from disentune.sweepfile import Domain, read_sweep
+
+TRIAL = {
+    "dataset": {"name": "xysquares", "image_size": 24, "square_size": 4, "grid_size": 6},
+    "model": {"name": "mlp", "width": 16, "latents": 4},
+    "framework": {"name": "beta_vae", "beta": 1},
+    "recon": {"name": "mse"},
+    "training": {"steps": 1000, "batch_size": 8, "learning_rate": 1e-3},
+    "evaluation": {"metrics": ["mig"], "every": 200},
+    "loss_scale": "mean",
+}
+MIG = {"metric": "mig", "mode": "max"}
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """A sweep of arms given as keyword `arms`, with other top-level keys."""
+
+    def make(arms=None, trial=TRIAL, **keys):
+        path = tmp_path / "demo.yaml"
+        with open(path, "w") as file:
+            documents.dump({"trial": trial, "arms": arms or {"all": {}}, **keys}, file)
+        return read_sweep(path)
+
+    return make
+
+
+@pytest.fixture
+def refusal(sweep):
+    def refuse(*arguments, **keys):
+        with pytest.raises(ConfigError) as caught:
+            space.check(sweep(*arguments, **keys))
+        assert all(":" in problem.where for problem in caught.value.problems)
+        return [problem.text for problem in caught.value.problems]
+
+    return refuse
+
+
+def random(points, seed=0):
+    return {"name": "random", "points": points, "seed": seed}
+
+
+def betas(sweep, arm="all"):
+    return [flat["framework.beta"] for flat in space.arm_points(sweep, arm)]
+
+
+# ---- arithmetic
+
+
+def test_an_arm_is_the_product_of_its_grids_and_a_sweep_the_union_of_its_arms_times_seeds(sweep):
+    read = sweep(
+        {
+            "a": {"framework.beta": {"grid": [1, 2, 3]}, "model.latents": {"grid": [4, 5]}},
+            "b": {"framework.beta": {"grid": [7, 8]}},
+            "c": {"framework.name": "ada_gvae"},
+        },
+        seeds=4,
+    )
+    points = space.points(read)
+    assert len(points) == (3 * 2 + 2 + 1) * 4
+    assert len({point.config.id for point in points}) == len(points)
+    in_a = {(p.config.framework.params.beta, p.config.model.params.latents) for p in points if p.arms == ("a",)}
+    assert in_a == set(itertools.product([1.0, 2.0, 3.0], [4, 5]))
+
+
+def test_points_come_a_seed_at_a_time_so_that_a_stopped_sweep_has_whole_replicates(sweep):
+    points = space.points(sweep({"a": {"framework.beta": {"grid": [1, 2]}}}, seeds=[5, 3]))
+    assert [(p.config.seed, p.config.framework.params.beta) for p in points] == [(5, 1), (5, 2), (3, 1), (3, 2)]
+
+
+def test_a_config_that_two_arms_ask_for_runs_once_and_carries_both(sweep):
+    read = sweep({"a": {"framework.beta": {"grid": [1, 2]}}, "b": {"framework.beta": {"grid": [2, 3]}}}, seeds=2)
+    points = space.points(read)
+    assert len(points) == 3 * 2
+    assert sorted(p.arms for p in points if p.config.framework.params.beta == 2) == [("a", "b"), ("a", "b")]
+
+
+def test_equal_numbers_of_a_grid_are_one_point(sweep):
+    points = space.points(sweep({"a": {"framework.beta": {"grid": [1, 1.0]}}}))
+    assert len(points) == 1
+    assert points[0].arms == ("a",)
+
+
+def test_choice_and_int_are_finite_so_a_grid_search_visits_them(sweep):
+    read = sweep({"a": {"model.latents": {"int": [2, 5]}, "framework.beta": {"choice": [1, 2]}}})
+    space.check(read)
+    assert len(space.points(read)) == 4 * 2
+
+
+def test_seeds_change_nothing_else(sweep):
+    read = sweep({"a": {"framework.beta": {"grid": [1, 2]}}}, seeds=3)
+    trees = [point.config.tree() for point in space.points(read)]
+    assert {tree.pop("seed") for tree in trees} == {0, 1, 2}
+    assert all(tree == trees[i % 2] for i, tree in enumerate(trees))
+    for point in space.points(read):  # the fast way to a seed gives what parsing with it gives
+        assert space.trial_config(point.config.tree(), point.config.seed).id == point.config.id
+
+
+# ---- draws
+
+
+LOG = {"log_uniform": [1e-4, 1.0]}
+
+
+def test_every_seed_sees_the_same_draws(sweep):
+    read = sweep({"a": {"framework.beta": LOG}}, search=random(5), seeds=3)
+    by_seed = {}
+    for point in space.points(read):
+        by_seed.setdefault(point.config.seed, []).append(point.config.framework.params.beta)
+    assert by_seed[0] == by_seed[1] == by_seed[2]
+    assert len(set(by_seed[0])) == 5
+
+
+def test_more_points_keep_the_first_ones(sweep):
+    few, many = (sweep({"all": {"framework.beta": LOG}}, search=random(n)) for n in (3, 10))
+    assert betas(few) == betas(many)[:3]
+
+
+def test_another_key_or_arm_changes_no_other_draw(sweep):
+    alone = betas(sweep({"all": {"framework.beta": LOG}}, search=random(5)))
+    more = {"model.latents": {"int": [2, 9]}, "framework.beta": LOG, "training.learning_rate": LOG}
+    assert betas(sweep({"first": {"framework.beta": LOG}, "all": more}, search=random(5))) == alone
+
+
+def test_the_seed_of_the_search_changes_the_draws_and_keys_have_their_own(sweep):
+    first, second = (betas(sweep({"all": {"framework.beta": LOG}}, search=random(5, seed))) for seed in (0, 1))
+    assert not set(first) & set(second)
+    read = sweep({"all": {"framework.beta": LOG, "training.learning_rate": LOG}}, search=random(5))
+    assert all(f["framework.beta"] != f["training.learning_rate"] for f in space.arm_points(read, "all"))
+
+
+def test_draws_never_change_between_versions():
+    domain = Domain(uniform=[0.0, 1.0])
+    assert [space.draw(domain, 0, "framework.beta", number) for number in range(2)] == [
+        0.5474439533933347,
+        0.041153537101602744,
+    ]
+
+
+def test_grids_are_crossed_with_each_draw(sweep):
+    arms = {
+        "all": {"framework.beta": LOG, "model.latents": {"grid": [2, 3]}, "training.batch_size": {"choice": [8, 9]}}
+    }
+    flats = list(space.arm_points(sweep(arms, search=random(4)), "all"))
+    assert len(flats) == 4 * 2
+    for first, second in zip(flats[::2], flats[1::2], strict=True):
+        assert (first["model.latents"], second["model.latents"]) == (2, 3)
+        assert first["framework.beta"] == second["framework.beta"]
+        assert first["training.batch_size"] == second["training.batch_size"]
+
+
+def draws(count=2000, **domain):
+    return [space.draw(Domain(**domain), 0, "key", number) for number in range(count)]
+
+
+def test_uniform_fills_its_range_evenly():
+    values = draws(uniform=[-1.0, 3.0])
+    assert -1 <= min(values) < -0.9
+    assert 2.9 < max(values) <= 3
+    assert abs(statistics.mean(values) - 1) < 4 * (4 / math.sqrt(12)) / math.sqrt(2000)  # four standard errors
+
+
+def test_log_uniform_has_its_median_at_the_geometric_mean():
+    values = draws(log_uniform=[1e-4, 1.0])
+    assert 1e-4 <= min(values) <= max(values) <= 1
+    # half of 2000 draws lie below, give or take four standard deviations of a binomial
+    assert abs(sum(value < 1e-2 for value in values) - 1000) < 4 * math.sqrt(2000 / 4)
+
+
+def test_int_takes_both_ends_and_all_between():
+    assert set(draws(200, int=[3, 6])) == {3, 4, 5, 6}
+    assert draws(3, int=[5, 5]) == [5, 5, 5]
+    assert all(type(value) is int for value in draws(5, int=[0, 9]))
+
+
+def test_normal_has_its_mean_and_deviation():
+    values = draws(normal=[5.0, 2.0])
+    assert abs(statistics.mean(values) - 5) < 4 * 2 / math.sqrt(2000)
+    assert abs(statistics.stdev(values) - 2) < 4 * 2 / math.sqrt(2 * 2000)
+
+
+def test_choice_takes_each_value():
+    assert {*draws(100, choice=["a", "b", None])} == {"a", "b", None}
+
+
+@given(st.floats(1e-300, 1e300), st.floats(1, 1e6), st.integers(0, 50))
+def test_a_draw_never_leaves_its_range(low, factor, number):
+    high = min(low * factor, 1e300)
+    assert low <= space.draw(Domain(log_uniform=[low, high]), 0, "key", number) <= high
+    assert low <= space.draw(Domain(uniform=[low, high]), 0, "key", number) <= high
+
+
+# ---- what each search can do
+
+
+def test_a_sound_sweep_passes(sweep):
+    space.check(sweep({"a": {"framework.beta": {"grid": [0, 1]}}}, objective=MIG))
+    space.check(sweep({"a": {"framework.beta": LOG}}, search=random(3)))
+    space.check(sweep({"a": {"framework.beta": LOG}}, search={"name": "optuna", "points": 5}, objective=MIG))
+
+
+@pytest.mark.parametrize("domain", [{"uniform": [0, 1]}, LOG, {"normal": [1, 0.1]}])
+def test_a_grid_search_refuses_a_range(refusal, domain):
+    kind = next(iter(domain))
+    assert refusal({"a": {"framework.beta": domain}}) == [
+        f"framework.beta: a grid search cannot visit all of {kind}; use grid: [...] or search: random"
+    ]
+
+
+def test_a_random_search_with_nothing_to_draw_is_refused(refusal):
+    text = "arms.a: has only grids, so random has nothing to draw; use search: grid"
+    assert refusal({"a": {"framework.beta": {"grid": [1, 2]}}}, search=random(3)) == [text]
+
+
+def test_optuna_needs_an_objective_a_domain_and_a_range_it_knows(refusal):
+    optuna = {"name": "optuna", "points": 3}
+    assert refusal({"a": {"framework.beta": LOG}}, search=optuna) == [
+        "objective: is required by search: optuna, but not set"
+    ]
+    assert refusal({"a": {}}, search=optuna, objective=MIG) == [
+        "arms.a: has no domain, so optuna has nothing to search"
+    ]
+    assert refusal({"a": {"framework.beta": {"normal": [1, 0.1]}}}, search=optuna, objective=MIG) == [
+        "framework.beta: optuna cannot search normal; use uniform: [low, high] or search: random"
+    ]
+
+
+def test_all_that_needs_an_objective_is_named_at_once(refusal):
+    found = refusal(
+        {"a": {"framework.beta": LOG}},
+        search={"name": "optuna", "points": 3},
+        scheduler={"name": "asha", "grace": 200},
+        stop={"plateau": {"evaluations": 2}},
+    )
+    assert found == ["objective: is required by search: optuna and scheduler: asha and stop.plateau, but not set"]
+
+
+def test_an_objective_that_no_trial_reports_is_refused_with_the_nearest(refusal):
+    assert refusal(objective={"metric": "migg", "mode": "max"}) == [
+        "objective.metric: arm 'all' reports no 'migg'. Did you mean 'mig'? "
+        "Known: mig, loss, recon, kl, loss_sum, recon_sum, kl_sum"
+    ]
+
+
+def test_an_objective_must_be_reported_in_every_arm(refusal):
+    found = refusal({"a": {}, "b": {"evaluation.metrics": ["dci"]}}, objective=MIG)
+    assert len(found) == 1
+    assert "arm 'b' reports no 'mig'" in found[0]
+
+
+@pytest.mark.parametrize("name", ["asha", "median"])
+def test_a_cut_between_two_evaluations_is_refused(sweep, refusal, name):
+    text = "scheduler.grace: must be a multiple of 200 steps, when 'mig' is reported, got 300"
+    assert refusal(scheduler={"name": name, "grace": 300}, objective=MIG) == [text]
+    space.check(sweep(scheduler={"name": name, "grace": 400}, objective=MIG))
+    space.check(sweep(scheduler={"name": name, "grace": 300}, objective={"metric": "loss", "mode": "min"}))
+
+
+def test_a_trial_that_is_only_scored_at_its_end_cannot_be_cut(refusal):
+    trial = TRIAL | {"evaluation": {"metrics": ["mig"]}}
+    text = "scheduler.grace: must be a multiple of 1000 steps, when 'mig' is reported, got 400"
+    assert refusal(trial=trial, scheduler={"name": "asha", "grace": 400}, objective=MIG) == [text]
+
+
+def pbt(**changes):
+    return {"name": "pbt", "every": 200, "keys": ["framework.beta"]} | changes
+
+
+def test_population_based_training_changes_numbers_only_at_evaluations(sweep, refusal):
+    arms = {"a": {"framework.beta": {"uniform": [0, 1]}}}
+    space.check(sweep(arms, scheduler=pbt(), objective=MIG, search=random(4)))
+    assert refusal(arms, scheduler=pbt(every=250), objective=MIG, search=random(4)) == [
+        "scheduler.every: must be a multiple of 200 steps, when 'mig' is reported, got 250"
+    ]
+    assert refusal(arms, scheduler=pbt(keys=["framework.name", "recon.alpha"]), objective=MIG, search=random(4)) == [
+        "scheduler.keys: 'framework.name' must have numbers in arm 'a'",
+        "scheduler.keys: 'recon.alpha' must have numbers in arm 'a'",
+    ]
+    assert refusal(arms, scheduler=pbt(), objective=MIG, search={"name": "optuna", "points": 4}) == [
+        "scheduler: pbt searches by itself; use search: random with it"
+    ]
+
+
+@pytest.mark.parametrize("key", ["model.latents", "training.batch_size", "dataset.spacing", "loss_scale", "framework"])
+def test_a_key_that_cannot_change_during_training_is_refused(refusal, key):
+    found = refusal(scheduler=pbt(keys=[key]), objective=MIG)
+    assert f"'{key}' cannot change during training" in found[0]
+
+
+def test_a_trial_holds_at_most_one_gpu(refusal):
+    assert refusal(resources={"gpu": 2}) == ["resources.gpu: a trial uses at most one GPU, got 2"]
+
+
+def test_a_trial_that_holds_a_gpu_trains_on_it(sweep, refusal):
+    def device(**keys):
+        return space.points(sweep(**keys))[0].config.training.device
+
+    assert device() == "cpu"
+    assert device(resources={"gpu": 0.25}) == "cuda"
+    cpu = TRIAL | {"training": TRIAL["training"] | {"device": "cpu"}}
+    assert device(trial=cpu, resources={"gpu": 0.25}) == "cpu"
+    cuda = TRIAL | {"training": TRIAL["training"] | {"device": "cuda"}}
+    assert refusal(trial=cuda) == ["resources.gpu: must be above 0 for training.device: cuda, got 0"]
+
+
+def test_a_sweep_beyond_reason_is_refused_at_once(refusal):
+    """A range of whole numbers must not be written out to be counted."""
+    assert refusal({"a": {"training.steps": {"int": [1, 10**12]}}}, seeds=3) == [
+        "arms: have 3,000,000,000,000 trials; a sweep may have 200,000"
+    ]
+    many = {f"a{i}": {"training.steps": {"int": [1, 100_000]}} for i in range(3)}
+    assert refusal(many) == ["arms: have 300,000 trials; a sweep may have 200,000"]
+
+
+# ---- what each point must be
+
+
+@pytest.mark.parametrize(
+    ("arm", "text"),
+    [
+        ({"framework.beta": {"grid": [1, -1]}}, "framework.beta: must be >= 0.0, but the grid has -1"),
+        ({"framework.beta": -1}, "framework.beta: must be >= 0.0, got -1"),
+        ({"framework.beta": "big"}, "framework.beta: must be a number, got 'big'"),
+        ({"framework.beta": None}, "framework.beta: must be a number, got None"),
+        ({"training.steps": True}, "training.steps: must be a whole number, got True"),
+        ({"framework.gamma": 3}, "framework.gamma: unknown key. Known: beta"),
+        ({"recon": {"name": "overlap", "alpha": 1}}, "recon.radius: is required, but not set (arm 'a')"),
+        (
+            {"dataset.spacing": {"grid": [1, 5]}},
+            "dataset.grid_size: must be 1 to 5, as many as fit with image_size 24, square_size 4 and spacing 5",
+        ),
+        ({"dataset.grid_size": 9}, "dataset.grid_size: must be 1 to 6, as many as fit with"),
+        (
+            {"model": {"name": "conv64", "latents": 3}},
+            "model.name: conv64 needs images of 64x64, but these are 24x24; mlp takes any size",
+        ),
+        ({"recon.name": "bce"}, "recon.name: 'bce' needs targets in [0, 1]: set dataset.transform: unit"),
+        ({"training": 5}, "training: must be a mapping, got 5"),
+        ({"recon": {"grid": ["mse"]}}, "recon: must be a mapping with a name, but the grid has 'mse'"),
+        ({"framework.name": {"grid": ["beta_vae", "betavae"]}}, "framework.name: unknown framework 'betavae'."),
+    ],
+)
+def test_a_wrong_point_is_refused_in_words(refusal, arm, text):
+    found = [said.replace(">= 0,", ">= 0.0,") for said in refusal({"a": arm})]
+    assert len(found) == 1
+    assert found[0].startswith(text)
+
+
+def test_problems_stand_at_the_line_of_the_key_or_else_of_the_arm(tmp_path):
+    path = tmp_path / "demo.yaml"
+    path.write_text("""\
+trial:
+  dataset: {name: xysquares}
+  model: {name: mlp, width: 16, latents: 4}
+  framework: {name: beta_vae}
+  training: {steps: 10, batch_size: 8, learning_rate: 1e-3}
+  loss_scale: sum
+arms:
+  fine: {framework.beta: 1, recon.name: mse}
+  poor:
+    recon: {name: mse}
+  wrong:
+    framework.beta:
+      grid: [1, -1]
+    recon: {name: mse}
+""")
+    with pytest.raises(ConfigError) as caught:
+        space.check(read_sweep(path))
+    assert [(problem.where, problem.text.split(":")[0]) for problem in caught.value.problems] == [
+        (f"{path}:12", "framework.beta"),
+        (f"{path}:9", "framework.beta"),
+    ]
+    assert "is required, but not set (arm 'poor')" in str(caught.value)
+
+
+OPTUNA = {"search": {"name": "optuna", "points": 3}, "objective": MIG}
+
+
+@pytest.mark.parametrize(
+    "arm",
+    [
+        {"framework.beta": {"uniform": [-1, 1]}},
+        {"dataset.spacing": {"int": [1, 5]}},
+        {"model.latents": {"int": [0, 5]}},
+        {"framework.name": {"choice": ["beta_vae", "betavae"]}},
+        {"training.learning_rate": {"uniform": [0, 1]}},
+    ],
+)
+def test_the_corners_catch_a_bad_end_of_a_range_that_is_not_drawn_yet(refusal, arm):
+    assert len(refusal({"a": arm}, **OPTUNA)) == 1
+
+
+def test_two_ends_that_are_wrong_only_together_are_caught(refusal):
+    """Spacing 5 fits with 5 places and 6 places fit with spacing 4, but not both."""
+    found = refusal({"a": {"dataset.spacing": {"int": [4, 5]}, "dataset.grid_size": {"int": [5, 6]}}}, **OPTUNA)
+    assert found == [
+        "dataset.grid_size: must be 1 to 5, as many as fit with image_size 24, square_size 4 and spacing 5, but is 6"
+    ]
+
+
+def test_a_large_space_is_checked_at_each_end_and_at_each_pair_of_names(sweep, refusal):
+    wide = {f"training.{key}": {"grid": list(range(1, 41))} for key in ("steps", "log_every", "batch_size")}
+    names = {"framework.name": {"choice": ["beta_vae", "ada_gvae"]}, "recon.name": {"choice": ["mse", "bce"]}}
+    read = sweep({"a": wide | names}, **OPTUNA)
+    corners = list(space.corners(read, "a"))
+    assert len(corners) == 4 * (1 + 3 * 39)
+    assert {(c["framework.name"], c["recon.name"]) for c in corners} == set(
+        itertools.product(["beta_vae", "ada_gvae"], ["mse", "bce"])
+    )
+    assert "needs targets in [0, 1]" in refusal({"a": wide | names}, **OPTUNA)[0]
+
+
+def test_problems_of_all_arms_come_together(refusal):
+    found = refusal({"a": {"framework.beta": -1}, "b": {"model.latents": 0}, "c": {"recon.name": "mes"}})
+    assert len(found) == 3
