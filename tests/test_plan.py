@@ -145,13 +145,28 @@ def test_a_wrong_sweep_is_refused_before_the_ledger_is_looked_at(sweep, run):
         make_plan(sweep({"a": {"framework.beta": {"grid": [1, -1]}}}), run)
 
 
-def test_a_damaged_ledger_is_named(sweep, run):
-    read = sweep(GRID)
-    ran(run, read, ("done", 40))
-    folder = run.trials()[0]
-    (folder.path / "status.json").write_text("{")
-    with pytest.raises(ConfigError, match=r"status\.json is damaged .* remove it"):
+@pytest.mark.parametrize("search", ["grid", "optuna"])
+def test_all_damage_of_a_ledger_is_named_at_once(sweep, run, search):
+    read = sweep(GRID, search=optuna() if search == "optuna" else search, objective=MIG)
+    ran(run, sweep(GRID), *[("done", 40)] * 4)
+    first, second, third, fourth = run.trials()
+    (first.path / "status.json").write_text("{")
+    (second.path / "config.json").write_text("[]")
+    third.rows_path.write_text("garbage\n")
+    with pytest.raises(ConfigError) as caught:
         make_plan(read, run)
+    said = str(caught.value).splitlines()
+    assert [line.split(" is damaged")[0] for line in said] == [
+        f"{first.path}/status.json",
+        f"{second.path}/config.json",
+        f"{third.rows_path}:1",
+    ]
+    assert fourth.id not in str(caught.value)
+
+
+def test_a_storage_that_cannot_be_read_is_named(sweep, tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read: File name too long; choose another --storage"):
+        make_plan(sweep(GRID), Run(tmp_path / ("x" * 300)))
 
 
 def test_a_removed_or_damaged_environment_is_no_obstacle_or_named(sweep, run):
@@ -280,8 +295,18 @@ def test_a_gpu_sweep_is_probed_on_the_cpu(sweep, run, untouched_torch):
 
 def test_a_model_that_does_not_fit_is_an_error_in_words(sweep, run):
     read = sweep({"huge": {"model.width": 10**12}})
-    with pytest.raises(ConfigError, match=r"arms\.huge: its first trial cannot be built here: "):
+    with pytest.raises(ConfigError, match=r"arms\.huge: its first trial fails here: RuntimeError: "):
         cost(read, make_plan(read, run), probe=False)
+
+
+def test_a_trial_that_fails_in_the_probe_is_an_error_in_words(sweep, run, monkeypatch, untouched_torch):
+    def fail(self):
+        raise ZeroDivisionError("in a plug-in\nof the user")
+
+    monkeypatch.setattr(plan.Training, "_advance", fail)
+    read = sweep({"a": {}})
+    with pytest.raises(ConfigError, match=r"^arms\.a: its first trial fails here: ZeroDivisionError: in a plug-in$"):
+        cost(read, make_plan(read, run), probe=True)
 
 
 # ---- filters

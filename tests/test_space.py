@@ -425,3 +425,44 @@ def test_a_large_space_is_checked_at_each_end_and_at_each_pair_of_names(sweep, r
 def test_problems_of_all_arms_come_together(refusal):
     found = refusal({"a": {"framework.beta": -1}, "b": {"model.latents": 0}, "c": {"recon.name": "mes"}})
     assert len(found) == 3
+
+
+# ---- file and points together
+
+
+def test_problems_of_the_file_and_of_the_points_come_in_one_message(tmp_path):
+    path = tmp_path / "demo.yaml"
+    path.write_text("""\
+trial:
+  dataset: {name: xysquares}
+  model: {name: mlp, width: 16, latents: 0}
+  framework: {name: betavae}
+  training: {steps: 10, batchsize: 8, learning_rate: 1e-3}
+seeds: no
+serch: random
+arms:
+  a: {search_space: nothing, framework.beta: {grid: []}}
+  b: {framework.name: beta_vae, framework.beta: -1}
+""")
+    with pytest.raises(ConfigError) as caught:
+        space.read(path)
+    found = [(int(problem.where.rpartition(":")[2]), problem.text.split(":")[0]) for problem in caught.value.problems]
+    assert sorted(found) == [
+        (3, "model.latents"),
+        (4, "framework.name"),
+        (5, "training.batchsize"),
+        (6, "seeds"),
+        (7, "serch"),
+        (9, "framework.beta.grid"),
+        (9, "search_space"),
+        (10, "framework.beta"),
+    ]
+    assert "is required" not in str(caught.value)  # batch_size and loss_scale may stand in the space that is missing
+
+
+def test_a_sound_file_is_read_and_checked_at_once(sweep):
+    read = sweep({"a": {"framework.beta": {"grid": [0, 1]}}})
+    path = documents.Path(read.file)
+    assert space.read(path).arms == read.arms
+    with pytest.raises(ConfigError, match=r"--set framework\.beta"):
+        space.read(path, ["framework.beta=-1"])

@@ -79,6 +79,9 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
+_JSON_KINDS: dict[type, str] = {dict: "mapping", list: "list"}
+
+
 def read_json(path: Path, remedy: str, kind: type = dict) -> Any:
     """A JSON file of the ledger; a damaged one is an error that says what to do."""
     try:
@@ -88,7 +91,7 @@ def read_json(path: Path, remedy: str, kind: type = dict) -> Any:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is damaged ({error}); {remedy}") from None
     if not isinstance(content, kind):
-        raise ConfigError(f"{path} is damaged (a {kind.__name__} must stand there); {remedy}")
+        raise ConfigError(f"{path} is damaged (a {_JSON_KINDS[kind]} must stand there); {remedy}")
     return content
 
 
@@ -320,8 +323,11 @@ class Run:
     def trials(self) -> list[TrialFolder]:
         """Sorted by id. A folder whose creation was cut short has no config and does not count."""
         folder = self.path / "trials"
-        paths = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-        return [TrialFolder(path) for path in paths if (path / "config.json").exists()]
+        try:
+            paths = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+            return [TrialFolder(path) for path in paths if (path / "config.json").exists()]
+        except OSError as error:
+            raise ConfigError(f"{folder} cannot be read: {error.strerror}; choose another --storage") from None
 
     def sweep(self) -> SweepFile:
         return read_sweep(self.sweep_path)

@@ -50,12 +50,12 @@ def make_plan(sweep: SweepFile, run: Run, wanted: Callable[[Point], bool] = lamb
     """Checks every point, then compares the sweep with the ledger. Raises ConfigError with every problem."""
     space.check(sweep)
     folders = {folder.id: folder for folder in run.trials()}
+    statuses = _sound_statuses(folders)
     if isinstance(sweep.settings.search, OptunaSearch):
-        return _suggested_plan(sweep, run, folders)
+        return _suggested_plan(sweep, run, statuses)
     asked = space.points(sweep)
     _refuse_changed_meaning(sweep, run, folders, [point.config for point in asked])
     points = [point for point in asked if wanted(point)]
-    statuses = {id: folder.status() for id, folder in folders.items()}
     states = [statuses.get(point.config.id) for point in points]
     continuing = {
         point.config.id: status.step
@@ -68,14 +68,31 @@ def make_plan(sweep: SweepFile, run: Run, wanted: Callable[[Point], bool] = lamb
     return Plan(sweep.name, len(points), done, new, continuing, arms, _warnings(run, statuses))
 
 
-def _suggested_plan(sweep: SweepFile, run: Run, folders: dict[str, TrialFolder]) -> Plan:
+def _sound_statuses(folders: dict[str, TrialFolder]) -> dict[str, Status]:
+    """Reads every trial whole, so that all damage is known before anything starts. Raises one ConfigError with all."""
+    statuses, damage = {}, []
+    for id, folder in folders.items():
+        for read in (folder.tree, folder.rows):
+            try:
+                read()
+            except ConfigError as error:
+                damage.append(str(error))
+        try:
+            statuses[id] = folder.status()
+        except ConfigError as error:
+            damage.append(str(error))
+    if damage:
+        raise ConfigError("\n".join(damage))
+    return statuses
+
+
+def _suggested_plan(sweep: SweepFile, run: Run, statuses: dict[str, Status]) -> Plan:
     """A model-based search decides its points as it goes; only their number is known."""
     if run.exists() and _search_identity(run.sweep()) != _search_identity(sweep):
         raise ConfigError(
             f"{run.path} was searched with other arms, domains or settings, so its results cannot be gone on with; "
             "run under another --name, or put the sweep back as it is in that folder's sweep.yaml"
         )
-    statuses = {id: folder.status() for id, folder in folders.items()}
     arms = {arm: sweep.settings.search.points * len(sweep.seeds) for arm in sweep.arms}  # type: ignore[union-attr]
     continuing = {id: status.step for id, status in statuses.items() if not status.final}
     done = sum(status.final for status in statuses.values())
@@ -149,18 +166,18 @@ def cost(sweep: SweepFile, plan: Plan, probe: bool) -> Cost:
     seconds, disk = 0.0, 0.0
     for arm, trials in plan.arms.items():
         flats = itertools.islice(space.corners(sweep, arm), 1)
-        training = _built(arm, space.trial_config(next(flats) | {"training.device": "cpu"}, 0))
-        disk += trials * _checkpoint_size(training) * kept
-        seconds += trials * _trial_seconds(training) if probe else 0
+        config = space.trial_config(next(flats) | {"training.device": "cpu"}, 0)
+        try:
+            training = Training(config)
+            disk += trials * _checkpoint_size(training) * kept
+            seconds += trials * _trial_seconds(training) if probe else 0
+        except Exception as error:  # a model too large, or a user's own plug-in, may fail in any way
+            raise ConfigError(f"arms.{arm}: its first trial fails here: {_first_line(error)}") from error
     return Cost(seconds * share if probe else None, int(disk))
 
 
-def _built(arm: str, config: TrialConfig) -> Training:
-    try:
-        return Training(config)
-    except (RuntimeError, MemoryError, OverflowError) as error:
-        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigError(f"arms.{arm}: its first trial cannot be built here: {cause}") from error
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _checkpoint_size(training: Training) -> int:

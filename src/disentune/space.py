@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from disentune.config import LOSS_KEYS, Invalid, TrialConfig, nested
@@ -11,7 +12,7 @@ from disentune.errors import ConfigError, Problem, did_you_mean
 from disentune.parameters import Mistake, worded
 from disentune.randomness import stream
 from disentune.settings import Asha, Median, OptunaSearch, Pbt, RandomSearch
-from disentune.sweepfile import Domain, Entry, SweepFile
+from disentune.sweepfile import Domain, Entry, SweepFile, parse_sweep
 
 MOST_POINTS = 200_000
 MOST_CORNERS = 1_000
@@ -130,6 +131,23 @@ def points(sweep: SweepFile) -> list[Point]:
     return [Point(config, tuple(dict.fromkeys(arms_of[id]))) for id, config in configs.items()]
 
 
+def read(path: Path, overrides: Iterable[str] = ()) -> SweepFile:
+    """A sweep of which every point is sound. Raises one ConfigError with the problems of its files and its points."""
+    sweep, problems = parse_sweep(path, overrides)
+    if problems:
+        raise ConfigError(f"{sweep.file} cannot run", [*problems, *_problems_of_what_stands(sweep)])
+    check(sweep)
+    return sweep
+
+
+def _problems_of_what_stands(sweep: SweepFile) -> Iterator[Problem]:
+    """Wrong values in a file that could not be understood whole; what seems to be missing may be what was not."""
+    for arm, entries in sweep.arms.items():
+        for flat in corners(sweep, arm):
+            mistakes = _mistakes(flat)
+            yield from (_located(sweep, arm, mistake) for mistake in mistakes if _standing(entries, mistake.key))
+
+
 def check(sweep: SweepFile) -> None:
     """Raises one ConfigError with every problem of every point, before anything is spent."""
     problems = [*_search_problems(sweep)]
@@ -201,20 +219,32 @@ def _arm_problems(sweep: SweepFile, arm: str) -> Iterator[Problem]:
     if not optuna:
         candidates = itertools.chain(candidates, arm_points(sweep, arm))
     for flat in candidates:
-        try:
-            config = trial_config(flat, 0)
-        except Invalid as invalid:
-            yield from (_located(sweep, arm, mistake) for mistake in invalid.mistakes)
+        if mistakes := _mistakes(flat):
+            yield from (_located(sweep, arm, mistake) for mistake in mistakes)
         else:
-            yield from _setting_problems(sweep, arm, config)
+            yield from _setting_problems(sweep, arm, trial_config(flat, 0))
+
+
+def _mistakes(flat: Flat) -> list[Mistake]:
+    try:
+        trial_config(flat, 0)
+    except Invalid as invalid:
+        return invalid.mistakes
+    return []
+
+
+def _standing(entries: Mapping[str, Entry], key: str) -> str:
+    """The key, or the nearest one above it, that some line has set; empty when none has."""
+    while key not in entries and key:
+        key = key.rpartition(".")[0]
+    return key
 
 
 def _located(sweep: SweepFile, arm: str, mistake: Mistake) -> Problem:
     """The line that set the key, or the nearest key above it, or else the arm."""
-    entries, key = sweep.arms[arm], mistake.key
-    while key not in entries and "." in key:
-        key = key.rpartition(".")[0]
-    if key not in entries:
+    entries = sweep.arms[arm]
+    key = _standing(entries, mistake.key)
+    if not key:
         return Problem(sweep.where[f"arms.{arm}"], f"{worded(mistake)} (arm '{arm}')")
     domain = entries[key].value
     origin = f"but the {domain.kind} has" if isinstance(domain, Domain) else "got"

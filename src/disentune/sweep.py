@@ -4,6 +4,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ _RAY_SETTINGS = {
 }
 _PENDING_LOCAL, _PENDING_CLUSTER = "2", "64"
 """Trials that wait for a free slot: a few hide the start-up, many make an autoscaler add nodes."""
+CONNECT_S = 10.0
 
 
 class StopRequest:
@@ -163,7 +165,20 @@ def _ray(address: str | None, resources: Resources) -> Iterator[Any]:
             ray.shutdown()
 
 
+def _assert_answers(address: str) -> None:
+    """Ray itself waits for minutes before it gives up on an address where nothing listens."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--address {address}: no Ray cluster answers there ({error})") from None
+
+
 def _connect(ray: Any, address: str | None) -> None:
+    if address:
+        _assert_answers(address)
     local = {} if address else {"include_dashboard": False}
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **local)

@@ -290,6 +290,14 @@ def search_space_folders(file: Path) -> list[Path]:
 
 def read_sweep(path: Path, overrides: Iterable[str] = ()) -> SweepFile:
     """A sweep from its file, with `key=value` overrides on top; every problem at once as a ConfigError."""
+    sweep, problems = parse_sweep(path, overrides)
+    if problems:
+        raise ConfigError(f"{sweep.file} cannot run", problems)
+    return sweep
+
+
+def parse_sweep(path: Path, overrides: Iterable[str] = ()) -> tuple[SweepFile, list[Problem]]:
+    """As much of a sweep as can be understood, and what cannot. Raises ConfigError when it is no mapping at all."""
     document = documents.read(path)
     if not isinstance(document.value, Mapping):
         raise ConfigError(f"{document.file} must be a mapping with at least `trial` or `arms`")
@@ -300,7 +308,7 @@ def read_sweep(path: Path, overrides: Iterable[str] = ()) -> SweepFile:
     return _build(document, Document("--set", trial, elsewhere={(key,): f"--set {key}" for key in trial}), path.stem)
 
 
-def _build(document: Document, overrides: Document, default_name: str) -> SweepFile:
+def _build(document: Document, overrides: Document, default_name: str) -> tuple[SweepFile, list[Problem]]:
     builder, tree = _Builder(document), document.value
     for key in tree:
         if key not in SWEEP_KEYS:
@@ -328,9 +336,7 @@ def _build(document: Document, overrides: Document, default_name: str) -> SweepF
         file=document.file,
         where={".".join(path): document.where(path) for path in paths},
     )
-    if builder.problems:
-        raise ConfigError(f"{document.file} cannot run", builder.problems)
-    return sweep
+    return sweep, builder.problems
 
 
 def _overrides(overrides: Iterable[str]) -> dict[str, Any]:
