@@ -43,7 +43,7 @@ def main() -> None:
     assert len(statuses) == TRIALS
     assert all(status["state"] == "done" for status in statuses)
     (cpu, wall), (cpu_end, wall_end) = marks[0], marks[-1]
-    print(f"{TRIALS} trials: {1000 * (wall_end - wall) / TRIALS:.0f} ms of wall time a trial, start-up of workers included")
+    print(f"{TRIALS} trials: {1000 * (wall_end - wall) / TRIALS:.0f} ms of wall time a trial, workers' start included")
     good = verdict("driver's CPU milliseconds a trial", 1000 * (cpu_end - cpu) / TRIALS, LIMIT_MS)
     sys.exit(not good)
 

@@ -38,7 +38,7 @@ SCHEDULERS = {
     "none": "scheduler: none",
     "asha": "scheduler: {name: asha, grace: 3, reduction: 2}",
     "median": "scheduler: {name: median, grace: 3, min_trials: 1}",
-    "pbt": "scheduler: {name: pbt, every: 3, keys: [framework.beta, training.learning_rate], quantile: 0.34}",
+    "pbt": "scheduler: {name: pbt, every: 3, keys: [framework.beta], quantile: 0.34}",
 }
 
 

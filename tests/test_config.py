@@ -70,7 +70,6 @@ def test_spellings_of_a_number_give_the_same_id():
     assert config(training__learning_rate=1e-3).id == config(training__learning_rate=0.001).id
 
 
-@pytest.mark.xfail(strict=True, reason="reported: -0.0 and 0.0 give two ids")
 def test_minus_zero_is_zero():
     assert config(framework__beta=-0.0).id == config(framework__beta=0.0).id
 
@@ -253,7 +252,6 @@ def test_nothing_can_stand_below_a_single_value():
         nested({"a.b": 1, "a.b.c": 2})
 
 
-@pytest.mark.xfail(strict=True, reason="reported: nested() writes into the values of a grid of mappings")
 def test_nested_leaves_the_mappings_it_is_given_alone():
     below = {"name": "overlap"}
     assert nested({"recon": below, "recon.alpha": 3}) == {"recon": {"name": "overlap", "alpha": 3}}

@@ -325,7 +325,6 @@ def test_filters_go_with_searches_whose_trials_stand_alone(sweep):
         filters_allowed(sweep(GRID, scheduler=pbt, objective=MIG), only=False, limited=True)
 
 
-@pytest.mark.xfail(strict=True, reason="reported: the planner lets such a trial go on, the plan calls it done")
 def test_a_trial_ended_by_stop_steps_goes_on_when_the_number_is_raised(sweep, run):
     read = sweep({"a": {}}, stop={"steps": 20})
     ran(run, read)

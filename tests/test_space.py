@@ -285,8 +285,8 @@ def test_population_based_training_changes_numbers_only_at_evaluations(sweep, re
         "scheduler.every: must be a multiple of 200 steps, when 'mig' is reported, got 250"
     ]
     assert refusal(arms, scheduler=pbt(keys=["framework.name", "recon.alpha"]), objective=MIG, search=random(4)) == [
-        "scheduler.keys: 'framework.name' must have numbers in arm 'a'",
-        "scheduler.keys: 'recon.alpha' must have numbers in arm 'a'",
+        "scheduler.keys: 'framework.name' must have a domain of numbers in arm 'a', to stay within",
+        "scheduler.keys: 'recon.alpha' must have a domain of numbers in arm 'a', to stay within",
     ]
     assert refusal(arms, scheduler=pbt(), objective=MIG, search={"name": "optuna", "points": 4}) == [
         "scheduler: pbt searches by itself; use search: random with it"

@@ -108,7 +108,7 @@ def test_the_learning_rate_is_the_configs_even_after_a_resume():
 
 @pytest.mark.parametrize("framework", FRAMEWORKS.names())
 def test_a_mean_beta_is_a_sum_beta_times_pixels_over_latents(framework):
-    """SSE / CHW + beta KL / Z, times CHW, is SSE + beta' KL with beta' = beta CHW / Z: the same gradient but for CHW."""
+    """(SSE / CHW + beta KL / Z) CHW is SSE + beta' KL with beta' = beta CHW / Z: the same gradient but for CHW."""
     pixels, latents = 3 * 8 * 8, 4
     mean = Training(tiny(framework, scale="mean", beta=0.1))
     summed = Training(tiny(framework, scale="sum", beta=0.1 * pixels / latents))
@@ -143,7 +143,10 @@ def test_evaluating_more_often_changes_no_other_number():
     shared = {row["step"]: row["metrics"] for row in often}
     last = never[-1]["metrics"]
     assert shared[12].keys() - last.keys() == {"mig"}
-    straight, often_evaluated = Training(tiny(evaluation={})), Training(tiny(evaluation={"metrics": ["mig"], "every": 1}))
+    straight, often_evaluated = (
+        Training(tiny(evaluation={})),
+        Training(tiny(evaluation={"metrics": ["mig"], "every": 1})),
+    )
     rows(straight), rows(often_evaluated)
     assert all(torch.equal(a, b) for a, b in zip(weights(straight), weights(often_evaluated), strict=True))
 

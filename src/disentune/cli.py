@@ -61,11 +61,14 @@ def main() -> None:
     except DisentuneError as error:
         err.print(str(error), markup=False)
         sys.exit(2)
+    except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # permissions, a full disk: the machine's state, not a bug of ours
+        err.print(f"{error.filename or 'the storage'}: {error.strerror or error}", markup=False)
+        sys.exit(2)
     except KeyboardInterrupt:
         err.print("interrupted; nothing is lost but the work since the last checkpoints")
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_json(value: Any) -> None:
@@ -139,7 +142,9 @@ def _run_folder(storage: Path, sweep_name: str, name: str) -> Any:
     from disentune.sweepfile import NAME
 
     if not NAME.fullmatch(name):
-        raise ConfigError(f"--name {name!r}: must have letters, digits, '_', '-' or '.', and begin with one of the first")
+        raise ConfigError(
+            f"--name {name!r}: must have letters, digits, '_', '-' or '.', and begin with one of the first"
+        )
     if re.match(r"\w+:/", str(storage)):
         raise ConfigError(f"--storage {storage}: must be a folder that every worker sees, local or mounted")
     return Run((storage / sweep_name / name).absolute())
@@ -160,11 +165,11 @@ def plan(
 
     Example: disentune plan sweeps/quickstart.yaml --probe
     """
+    from disentune import space
     from disentune.plan import cost, make_plan
-    from disentune.sweepfile import read_sweep
 
     try:
-        read = read_sweep(sweep, set_ or ())
+        read = space.read(sweep, set_ or ())
         run = _run_folder(storage, read.name, name)
         planned = make_plan(read, run, _wanted(read, run, only, limit))
     except ConfigError as error:
@@ -220,9 +225,9 @@ def run(
 
     Examples: disentune run sweeps/quickstart.yaml; disentune run sweeps/quickstart.yaml --set seeds=5 --name five
     """
-    from disentune.sweepfile import read_sweep
+    from disentune import space
 
-    read = read_sweep(sweep, set_ or ())
+    read = space.read(sweep, set_ or ())
     _run(_run_folder(storage, read.name, name), read, only, limit, address, retry_failed)
 
 
@@ -255,7 +260,7 @@ def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str
     objective = sweep.settings.objective.metric if sweep.settings.objective else None
     with LiveProgress(out, objective) as progress:
         ending = launch(run, sweep, _wanted(sweep, run, only, limit), progress, address, retry_failed)
-    if ending.interrupted and not limit and not only:
+    if ending.interrupted:
         out.print(f"stopped ({ending.interrupted}); every trial is checkpointed. Go on with:")
         out.print(f"  disentune resume {_shown(run.path)}", markup=False)
         by_budget = ending.interrupted.startswith("stop.")
@@ -384,11 +389,9 @@ def train(sweep: SweepPath, set_: Sets = None, only: Only = None, as_json: AsJso
     Example: disentune train sweeps/quickstart.yaml --only "arm == 'rescued'" --set training.steps=300
     """
     from disentune import process, space
-    from disentune.sweepfile import read_sweep
     from disentune.training import Training
 
-    read = read_sweep(sweep, set_ or ())
-    space.check(read)
+    read = space.read(sweep, set_ or ())
     config = _first_selected(read, only)
     process.prepare(config.training.threads, config.training.device)
     err.print(f"trial {config.id}: {config.training.steps} steps", markup=False)

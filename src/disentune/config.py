@@ -34,8 +34,8 @@ class Invalid(ValueError):
 class Training(Frozen):
     """How a model is trained; Adam with the usual betas."""
 
-    steps: Count = Field(ge=1)
-    batch_size: Count = Field(ge=1, description="images, or pairs of images, a step")
+    steps: Count = Field(ge=1, le=10**9)
+    batch_size: Count = Field(ge=1, le=10**6, description="images, or pairs of images, a step")
     learning_rate: float = Field(gt=0)
     log_every: Count = Field(100, ge=1, description="steps between rows of losses")
     threads: Count = Field(1, ge=1, description="CPU threads; another number gives other bits")
@@ -91,7 +91,7 @@ class TrialConfig:
 
     def tree(self) -> dict[str, Any]:
         """The canonical nested form: every default written out."""
-        return {
+        tree = {
             "dataset": {**self.dataset.tree(), "transform": self.transform},
             "model": self.model.tree(),
             "framework": self.framework.tree(),
@@ -101,6 +101,7 @@ class TrialConfig:
             "loss_scale": self.loss_scale,
             "seed": self.seed,
         }
+        return _without_minus_zero(tree)
 
     @property
     def id(self) -> str:
@@ -134,6 +135,13 @@ class TrialConfig:
         if mistakes:
             raise Invalid(mistakes)
         return cls(transform=transform, metrics=metrics, loss_scale=scale, seed=seed, **named, **plain)  # type: ignore
+
+
+def _without_minus_zero(value: Any) -> Any:
+    """-0.0 equals 0.0, so it must not make another trial."""
+    if isinstance(value, dict):
+        return {key: _without_minus_zero(below) for key, below in value.items()}
+    return 0.0 if isinstance(value, float) and value == 0 else value
 
 
 def _one_of(key: str, value: Any, known: tuple[str, ...], mistakes: list[Mistake]) -> Any:
@@ -209,7 +217,7 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
             node = node.setdefault(parent, {})
             if not isinstance(node, dict):
                 raise Invalid([Mistake(key, f"'{parent}' is a single value, so nothing can stand below it")])
-        node[last] = value
+        node[last] = dict(value) if isinstance(value, Mapping) else value
     return tree
 
 

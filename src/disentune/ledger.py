@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -24,10 +25,12 @@ from disentune import documents
 from disentune.config import Invalid, TrialConfig
 from disentune.environment import environment
 from disentune.errors import ConfigError, TrialError, did_you_mean
+from disentune.settings import Settings
 from disentune.sweepfile import SweepFile, read_sweep
 
 State = Literal["pending", "running", "done", "diverged", "failed"]
 FINAL: tuple[State, ...] = ("done", "diverged", "failed")
+LOCK_ATTEMPTS = 5
 MAGIC = b"disentune checkpoint 1\n"
 
 
@@ -177,6 +180,16 @@ class Status:
     @property
     def final(self) -> bool:
         return self.state in FINAL
+
+
+def is_final(status: Status, steps: int, settings: Settings) -> bool:
+    """Whether a trial of so many steps stays as it is. One that `stop.steps` or a scheduler ended goes on when the
+    sweep now allows it more."""
+    if status.state == "done" and status.cause.startswith("stop.steps"):
+        return status.step >= min(steps, settings.stop.steps or steps)
+    if status.state == "done" and status.cause.startswith("scheduler."):
+        return status.cause.startswith(f"scheduler.{settings.scheduler.name}:")
+    return status.final
 
 
 class TrialFolder:
@@ -390,14 +403,7 @@ class Run:
         except OSError as error:
             raise ConfigError(f"{self.path} cannot be written: {error.strerror}; choose another --storage") from None
         with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = self._holder()
-                raise ConfigError(f"{self.path} is already being run {holder}; wait for it or stop it") from None
-            except OSError as error:
-                text = f"{self._lock_path} cannot be locked: {error.strerror}; choose another --storage"
-                raise ConfigError(text) from None
+            self._lock(file)
             token = secrets.token_hex(8)
             file.truncate(0)
             file.write(json.dumps({"session": token, "pid": os.getpid(), "host": socket.gethostname()}).encode())
@@ -405,6 +411,21 @@ class Run:
             os.fsync(file.fileno())
             self.stop_path.unlink(missing_ok=True)
             yield token
+
+    def _lock(self, file: BinaryIO) -> None:
+        """Tries for a moment: `status` holds the lock for an instant to see whether a driver does."""
+        for attempts_left in reversed(range(LOCK_ATTEMPTS)):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if not attempts_left:
+                    holder = self._holder()
+                    raise ConfigError(f"{self.path} is already being run {holder}; wait for it or stop it") from None
+                time.sleep(0.05)
+            except OSError as error:
+                text = f"{self._lock_path} cannot be locked: {error.strerror}; choose another --storage"
+                raise ConfigError(text) from None
 
     def _holder(self) -> str:
         try:

@@ -13,7 +13,7 @@ from disentune import process, space
 from disentune.config import TrialConfig, flattened
 from disentune.environment import differences, environment
 from disentune.errors import ConfigError
-from disentune.ledger import Run, Status, TrialFolder
+from disentune.ledger import Run, Status, TrialFolder, is_final
 from disentune.settings import NoScheduler, OptunaSearch
 from disentune.space import Point
 from disentune.sweepfile import SweepFile
@@ -57,15 +57,16 @@ def make_plan(sweep: SweepFile, run: Run, wanted: Callable[[Point], bool] = lamb
     _refuse_changed_meaning(sweep, run, folders, [point.config for point in asked])
     points = [point for point in asked if wanted(point)]
     states = [statuses.get(point.config.id) for point in points]
+    begun = [(point.config, status) for point, status in zip(points, states, strict=True) if status is not None]
     continuing = {
-        point.config.id: status.step
-        for point, status in zip(points, states, strict=True)
-        if status is not None and not status.final
+        config.id: status.step
+        for config, status in begun
+        if not is_final(status, config.training.steps, sweep.settings)
     }
-    done = sum(status is not None and status.final for status in states)
+    done = len(begun) - len(continuing)
     arms = {arm: sum(arm in point.arms for point in points) for arm in sweep.arms}
     new = len(points) - done - len(continuing)
-    return Plan(sweep.name, len(points), done, new, continuing, arms, _warnings(run, statuses))
+    return Plan(sweep.name, len(points), done, new, continuing, arms, _warnings(run, sweep, statuses))
 
 
 def _sound_statuses(folders: dict[str, TrialFolder]) -> dict[str, Status]:
@@ -97,7 +98,7 @@ def _suggested_plan(sweep: SweepFile, run: Run, statuses: dict[str, Status]) -> 
     continuing = {id: status.step for id, status in statuses.items() if not status.final}
     done = sum(status.final for status in statuses.values())
     new = max(0, sum(arms.values()) - done - len(continuing))
-    return Plan(sweep.name, done + new + len(continuing), done, new, continuing, arms, _warnings(run, statuses))
+    return Plan(sweep.name, done + new + len(continuing), done, new, continuing, arms, _warnings(run, sweep, statuses))
 
 
 def _search_identity(sweep: SweepFile) -> Any:
@@ -107,14 +108,17 @@ def _search_identity(sweep: SweepFile) -> Any:
     return [search, resolved["seeds"], resolved["arms"], resolved.get("objective"), resolved.get("scheduler")]
 
 
-def _warnings(run: Run, statuses: dict[str, Status]) -> list[str]:
-    if not statuses:
+def _warnings(run: Run, sweep: SweepFile, statuses: dict[str, Status]) -> list[str]:
+    if not statuses or not run.exists():
         return []
+    before, now = run.sweep().settings, sweep.settings
     changed = differences(run.environment(), environment())
     failed = sum(status.state == "failed" for status in statuses.values())
     notes = []
     if changed:
         notes.append(f"this run began with another environment, so new numbers may differ: {', '.join(changed)}")
+    if now.scheduler.name != "none" and (before.scheduler, before.objective) != (now.scheduler, now.objective):
+        notes.append("the scheduler or objective has changed; trials that were stopped by the old one stay stopped")
     if failed:
         notes.append(f"{failed} trial(s) failed before; --retry-failed runs them again")
     return notes

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from disentune.config import TrialConfig, flattened
-from disentune.ledger import Run, Status, TrialFolder
+from disentune.config import Invalid, TrialConfig, flattened
+from disentune.ledger import Run, Status, TrialFolder, is_final
 from disentune.schedule import History, Member, milestones, moves, verdict
 from disentune.segment import Report, Segment
 from disentune.settings import Asha, Median, OptunaSearch, Pbt
@@ -94,17 +94,15 @@ class Planner:
         return trial
 
     def _admit_suggestion(self, arm: str, values: dict[str, Any]) -> list[Trial]:
+        """The trials of one suggestion; none when its values do not go together, which counts as a failed point."""
         flat = fixed(self.sweep, arm) | values
-        return [self._admit(Point(trial_config(flat, seed), (arm,))) for seed in self.sweep.seeds]
+        try:
+            return [self._admit(Point(trial_config(flat, seed), (arm,))) for seed in self.sweep.seeds]
+        except Invalid:
+            return []
 
     def _is_final(self, trial: Trial) -> bool:
-        """A trial ended early by `stop.steps` or a scheduler is not final when the sweep now allows it more."""
-        cause = trial.status.cause if trial.status.state == "done" else ""
-        if cause.startswith("stop.steps"):
-            return trial.status.step >= self._last_step(trial)
-        if cause.startswith("scheduler."):
-            return cause.startswith(f"scheduler.{self.settings.scheduler.name}:")
-        return trial.status.final
+        return is_final(trial.status, trial.config.training.steps, self.settings)
 
     def _last_step(self, trial: Trial) -> int:
         return min(trial.config.training.steps, self.settings.stop.steps or trial.config.training.steps)
@@ -225,10 +223,10 @@ class Planner:
         if not all(trial.history.ended for trial in trials):
             return False
         values = [self._value(trial) for trial in trials if trial.status.state == "done"]
-        sound = len(values) == len(trials) and all(math.isfinite(value) for value in values)
+        sound = bool(values) and len(values) == len(trials) and all(math.isfinite(value) for value in values)
         mean = sum(values) / len(values) if sound else None
         stopped = any(trial.status.cause.startswith("scheduler.") for trial in trials)
-        study.tell(mean, min(trial.status.step for trial in trials), stopped)
+        study.tell(mean, min((trial.status.step for trial in trials), default=0), stopped)
         return True
 
     def _value(self, trial: Trial) -> float:
@@ -267,8 +265,8 @@ class Planner:
         if any(g["population"] == name and g["step"] == step for g in self.run.generations()):
             return "go"
         members = dict(self._populations())[name]
-        if any(not member.history.settled(step) or member.active for member in members):
-            return "wait"
+        if any(not member.history.ended and (member.active or member.status.step < step) for member in members):
+            return "wait"  # a row at the milestone is not enough: its checkpoint must be there to be copied
         living = [member for member in members if step in member.history.values and not member.history.ended]
         scheduler = self.settings.scheduler
         assert isinstance(scheduler, Pbt)

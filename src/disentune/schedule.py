@@ -101,8 +101,8 @@ def moves(
         values = {}
         for key in scheduler.keys:
             anew, up, number = rng.uniform() < scheduler.resample, rng.uniform() < 0.5, int(rng.integers(2**31))
-            domain = domains.get(key)
-            if anew and domain is not None:
+            domain = domains[key]
+            if anew:
                 values[key] = draw(domain, scheduler.seed, f"pbt/{key}", number)
             else:
                 values[key] = _within(domain, source.values[key], 1.2 if up else 0.8)
@@ -110,11 +110,11 @@ def moves(
     return chosen
 
 
-def _within(domain: Domain | None, value: float, factor: float) -> float:
-    """The perturbed value, kept inside its range and of its own type."""
+def _within(domain: Domain, value: float, factor: float) -> float:
+    """The perturbed value, kept inside its domain and of its own type."""
     moved: float = value * factor
-    if domain is not None and domain.kind in ("uniform", "log_uniform", "int"):
+    if domain.kind in ("grid", "choice"):
+        return min(domain.values, key=lambda option: abs(option - moved))
+    if domain.kind != "normal":
         moved = min(max(moved, domain.values[0]), domain.values[1])
-    if domain is not None and domain.kind in ("grid", "choice"):
-        moved = min(domain.values, key=lambda option: abs(option - value * factor))
     return round(moved) if isinstance(value, int) else float(moved)

@@ -189,6 +189,8 @@ def _domain_problems(sweep: SweepFile, arm: str, entries: Mapping[str, Entry]) -
         if isinstance(search, OptunaSearch) and domain.kind == "normal":
             text = f"{key}: optuna cannot search normal; use uniform: [low, high] or search: random"
             yield Problem(entries[key].where, text)
+        if isinstance(search, OptunaSearch) and any(isinstance(value, list | dict) for value in domain.values):
+            yield Problem(entries[key].where, f"{key}: optuna can only choose among numbers, texts, true, false, null")
     if isinstance(search, OptunaSearch) and not found:
         yield Problem(sweep.where[f"arms.{arm}"], f"arms.{arm}: has no domain, so {search.name} has nothing to search")
     if isinstance(search, RandomSearch) and all(domain.kind == "grid" for domain in found.values()):
@@ -207,10 +209,14 @@ def _trials(sweep: SweepFile, arm: str) -> int:
 
 def _pbt_problems(sweep: SweepFile, arm: str, entries: Mapping[str, Entry]) -> Iterator[Problem]:
     for key in sweep.settings.scheduler.keys:  # type: ignore[union-attr]
-        value = entries[key].value if key in entries else None
-        values = value.values if isinstance(value, Domain) else [value]
-        if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
-            yield Problem(sweep.where["scheduler"], f"scheduler.keys: '{key}' must have numbers in arm '{arm}'")
+        domain = entries[key].value if key in entries else None
+        if not isinstance(domain, Domain) or not all(_is_number(value) for value in domain.values):
+            text = f"scheduler.keys: '{key}' must have a domain of numbers in arm '{arm}', to stay within"
+            yield Problem(sweep.where["scheduler"], text)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _arm_problems(sweep: SweepFile, arm: str) -> Iterator[Problem]:

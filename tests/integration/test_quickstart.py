@@ -62,4 +62,6 @@ def test_a_plugin_by_import_path_trains_in_the_workers(commands, tmp_path):
     commands.environment["PYTHONPATH"] = str(tmp_path)
     code, output = commands.run("run", str(sweep), *SHORT)
     assert code == 0, output
-    assert {trial["config"]["framework"]["name"] for trial in commands.json("results", "quickstart")} == {"my_vae:FRAMEWORK"}
+    assert {trial["config"]["framework"]["name"] for trial in commands.json("results", "quickstart")} == {
+        "my_vae:FRAMEWORK"
+    }

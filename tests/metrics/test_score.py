@@ -29,5 +29,5 @@ def test_an_unknown_metric_is_a_config_error():
 
 
 def test_wrong_parameters_are_a_config_error():
-    with pytest.raises(ConfigError, match="must be greater than or equal to 2, but is 1"):
+    with pytest.raises(ConfigError, match="must be >= 2, got 1"):
         score("mig", CODES, FACTORS, bins=1)

@@ -18,7 +18,7 @@ class Params(Frozen):
     square_size: Count = Field(8, ge=1, validate_default=True)
     spacing: Count | None = Field(None, ge=1)
     squares: Count = Field(3, ge=1, le=3)
-    grid_size: Count | None = Field(None, ge=1)
+    grid_size: Count | None = Field(None, ge=1, validate_default=True)
     rgb: bool = True
 
     @field_validator("square_size")
@@ -32,12 +32,14 @@ class Params(Frozen):
     @field_validator("grid_size")
     @classmethod
     def _fits(cls, grid: int | None, others: ValidationInfo) -> int | None:
-        if grid is None or not {"image_size", "square_size", "spacing"} <= set(others.data):
+        if not {"image_size", "square_size", "spacing"} <= set(others.data):
             return grid  # a wrong size has its own message
         image, square = others.data["image_size"], others.data["square_size"]
         spacing = others.data["spacing"] or square
         most = _most_places(image, square, spacing)
-        if grid > most:
+        if grid is None and most == 1 < image // square:
+            raise ValueError(f"is not set, and spacing {spacing} leaves one place in {image} pixels: nothing can move")
+        if grid is not None and grid > most:
             world = f"image_size {image}, square_size {square} and spacing {spacing}"
             raise ValueError(f"must be 1 to {most}, as many as fit with {world}, but is {grid}")
         return grid
