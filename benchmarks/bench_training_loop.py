@@ -17,8 +17,8 @@ from disentune.training import Training
 
 LIMIT = 1.05
 WORLDS = {
-    "mlp, 24 pixels, batch 64": ({"image_size": 24, "square_size": 4, "grid_size": 6}, "mlp", 64, 100, 25),
-    "conv64, 64 pixels, batch 64": ({}, "conv64", 64, 4, 9),
+    "mlp, 24 pixels, batch 64": ({"image_size": 24, "square_size": 4, "grid_size": 6}, "mlp", 64, 10, 200),
+    "conv64, 64 pixels, batch 64": ({}, "conv64", 64, 1, 40),
 }
 
 

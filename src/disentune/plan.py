@@ -166,7 +166,7 @@ class Cost:
 def cost(sweep: SweepFile, plan: Plan, probe: bool) -> Cost:
     """Disk from the size of one checkpoint of each arm; time by training a few steps and scoring once, if asked."""
     share = (plan.new + len(plan.continuing)) / max(plan.trials, 1)
-    kept = sweep.settings.checkpoint.keep + (sweep.settings.objective is not None)
+    kept = 1 + (sweep.settings.objective is not None)  # a finished trial keeps its last and its best
     seconds, disk = 0.0, 0.0
     for arm, trials in plan.arms.items():
         flats = itertools.islice(space.corners(sweep, arm), 1)

@@ -4,10 +4,12 @@ Philox (Salmon et al., SC 2011) is a counter-based generator: a key picks the se
 """
 
 import hashlib
+from functools import lru_cache
 
 import numpy as np
 
 
+@lru_cache(maxsize=256)
 def _digest(seed: int, purpose: str) -> bytes:
     return hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
 

@@ -128,7 +128,7 @@ class Training:
         return Batch(both[:size], both[size:], self._recon)
 
     def _recon(self, output: Tensor, target: Tensor) -> Tensor:
-        return self.config.recon.plugin.per_image(output, target, self.config.recon.params).mean()
+        return self.config.recon.plugin.per_image(output, target, self.config.recon.params).sum() / len(target)
 
     # rows
 
