@@ -1,5 +1,8 @@
 """Carries a sweep out in this process instead of on Ray: workers in random order, deaths at any moment."""
 
+import os
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +30,8 @@ seeds: 2
 objective: {metric: mig, mode: max}
 checkpoint: {every_steps: 2}
 """
+MOST_KILLS = 12
+PATIENCE_S = 120.0
 GRID = "{grid: [1e-3, 1e-2, 1e-1]}"
 RANGE = "{log_uniform: [1e-4, 1]}"
 SEARCHES = {
@@ -76,6 +81,39 @@ def simulate(run: Run, path: Path, rng: np.random.Generator, slots=3, dies_after
             if reports == dies_after:
                 raise Death
     return planner
+
+
+def sessions_through_kills(run: Run, path: Path, seed: int) -> int:
+    """Sessions in child processes, each SIGKILLed at a random moment until one gets to the end; returns the kills."""
+    rng, kills = np.random.default_rng(seed), 0
+    while True:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                simulate(run, path, np.random.default_rng(seed + kills), slots=3)
+                code = 0
+            finally:
+                os._exit(code)
+        patience = rng.uniform(0.1, 0.5) if kills < MOST_KILLS else PATIENCE_S
+        status = _wait(child, patience)
+        if status is not None:
+            assert status == 0, "the session failed by itself"
+            return kills
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        kills += 1
+
+
+def _wait(child: int, seconds: float) -> int | None:
+    """The child's exit status, or None if it is still running then."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status
+        time.sleep(0.005)
+    return None
 
 
 def table(run: Run) -> list:

@@ -10,7 +10,7 @@ from disentune.planner import MOST_LOSSES, Planner
 from disentune.results import read, write_parquet
 from disentune.segment import work
 from disentune.sweepfile import read_sweep
-from simulator import SCHEDULERS, SEARCHES, disturbed, simulate, sweep_file, table
+from simulator import SCHEDULERS, SEARCHES, disturbed, sessions_through_kills, simulate, sweep_file, table
 
 PAIRS = [(s, c) for s in SEARCHES for c in SCHEDULERS if (s, c) != ("optuna", "pbt")]
 
@@ -27,6 +27,17 @@ def test_order_and_deaths_change_nothing(tmp_path, search, scheduler):
         assert disturbed(run, path, seed) > 0
         assert table(run) == expected
         assert write_parquet(read(run)).read_bytes() == write_parquet(read(calm)).read_bytes()
+
+
+@pytest.mark.parametrize(("search", "scheduler"), PAIRS)
+def test_sigkill_at_any_moment_changes_no_bit(tmp_path, search, scheduler):
+    """Real SIGKILLs of real processes, in the middle of whatever they were writing; each sweep has both frameworks."""
+    path = sweep_file(tmp_path, search, scheduler)
+    calm, killed = (Run(tmp_path / "runs" / "tiny" / name) for name in ("calm", "killed"))
+    simulate(calm, path, np.random.default_rng(0))
+    assert sessions_through_kills(killed, path, seed=1) >= 2
+    assert table(killed) == table(calm)
+    assert write_parquet(read(killed)).read_bytes() == write_parquet(read(calm)).read_bytes()
 
 
 def test_schedulers_stop_some_trials_and_not_others(tmp_path):

@@ -108,6 +108,9 @@ class LiveProgress:
     def __enter__(self) -> "LiveProgress":
         if self.live:
             self.live.start()
+            self.live.update("starting Ray and its workers ...")
+        else:
+            self.console.print("starting Ray and its workers ...")
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -1,0 +1,115 @@
+"""Optuna's suggestions: a fixed sequence of asks and tells that any death leaves as it was."""
+
+from typing import get_args
+
+import pytest
+
+from disentune.settings import Objective, OptunaSearch
+from disentune.suggest import Suggestions, journal
+from disentune.sweepfile import Domain
+
+DOMAINS = {
+    "framework.beta": Domain(log_uniform=[1e-4, 1.0]),
+    "training.learning_rate": Domain(uniform=[1e-4, 1e-2]),
+    "model.latents": Domain(int=[2, 9]),
+    "framework.name": Domain(grid=["ada_gvae", "beta_vae"]),
+}
+SAMPLERS = get_args(OptunaSearch.model_fields["sampler"].annotation)
+OBJECTIVE = Objective(metric="mig", mode="max")
+
+
+def value(point):
+    """A smooth objective with its best at beta = 0.01 and many latents."""
+    import math
+
+    return -abs(math.log10(point["framework.beta"]) + 2) + 0.01 * point["model.latents"]
+
+
+def study(path, sampler="tpe", points=14, in_flight=3, arm="all"):
+    search = OptunaSearch(name="optuna", points=points, sampler=sampler, in_flight=in_flight)
+    return Suggestions(journal(path), arm, search, OBJECTIVE, DOMAINS)
+
+
+def carry_on(suggestions, steps=None):
+    """Takes the sequence `steps` asks and tells further, or to its end."""
+    done = 0
+    while steps is None or done < steps:
+        number = suggestions.waits_for()
+        if number is not None:
+            suggestions.tell(value(suggestions.points[number]), 100, stopped=False)
+        elif suggestions.complete:
+            return
+        else:
+            suggestions.ask()
+        done += 1
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_reopening_the_journal_at_every_step_changes_no_suggestion(tmp_path, sampler):
+    whole = study(tmp_path / "whole", sampler)
+    carry_on(whole)
+    assert len(whole.points) == 14
+    for _ in range(40):
+        again = study(tmp_path / "again", sampler)
+        carry_on(again, steps=1)
+    assert again.points == whole.points
+
+
+def test_suggestions_stay_within_their_domains_and_keep_their_types(tmp_path):
+    suggestions = study(tmp_path / "journal")
+    carry_on(suggestions)
+    for point in suggestions.points:
+        assert 1e-4 <= point["framework.beta"] <= 1
+        assert isinstance(point["model.latents"], int)
+        assert 2 <= point["model.latents"] <= 9
+        assert point["framework.name"] in ("ada_gvae", "beta_vae")
+
+
+def test_a_point_is_suggested_knowing_only_those_that_left_the_window(tmp_path):
+    """With in_flight 3, point 4 is asked for after point 1 is told and before point 2 is."""
+    suggestions = study(tmp_path / "journal", in_flight=3)
+    told_before_asking = []
+    while not suggestions.complete:
+        number = suggestions.waits_for()
+        if number is None:
+            told_before_asking.append(sum(trial.state.is_finished() for trial in suggestions.trials))
+            suggestions.ask()
+        else:
+            suggestions.tell(0.0, 1, stopped=False)
+    assert told_before_asking == [0, 0, 0, *range(1, 12)]
+
+
+def test_other_results_give_other_suggestions(tmp_path):
+    one, other = study(tmp_path / "one", points=20), study(tmp_path / "other", points=20)
+    carry_on(one)
+    while not other.complete:
+        other.tell(0.0, 1, stopped=False) if other.waits_for() is not None else other.ask()
+    assert one.points[:3] == other.points[:3]
+    assert one.points != other.points
+
+
+def test_the_search_learns(tmp_path):
+    suggestions = study(tmp_path / "journal", points=40, in_flight=1)
+    carry_on(suggestions)
+    values = [value(point) for point in suggestions.points]
+    assert sum(values[-10:]) / 10 > sum(values[:10]) / 10
+
+
+def test_arms_have_studies_of_their_own_in_one_journal(tmp_path):
+    storage = journal(tmp_path / "journal")
+    search = OptunaSearch(name="optuna", points=2)
+    one, two = (Suggestions(storage, arm, search, OBJECTIVE, DOMAINS) for arm in ("one", "two"))
+    one.ask(), two.ask()
+    assert len(one.points) == len(two.points) == 1
+    assert one.points != two.points
+
+
+def test_a_failed_point_and_a_stopped_one_are_told_as_such(tmp_path):
+    suggestions = study(tmp_path / "journal", in_flight=2)
+    suggestions.ask(), suggestions.ask()
+    suggestions.tell(None, 0, stopped=False)
+    suggestions.ask()
+    suggestions.tell(0.3, 40, stopped=True)
+    states = [trial.state.name for trial in suggestions.trials]
+    assert states == ["FAIL", "PRUNED", "RUNNING"]
+    assert suggestions.trials[1].intermediate_values == {40: 0.3}
