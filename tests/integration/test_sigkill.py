@@ -1,4 +1,7 @@
-"""Real processes, real SIGKILLs: the table of an interrupted sweep is that of an undisturbed one, to the bit."""
+"""Real SIGKILLs of a sweep on Ray: its table is that of an undisturbed one, to the bit.
+
+Every pair of search and scheduler is killed in tests/test_planner.py, without Ray; here Ray's part is.
+"""
 
 import signal
 
@@ -52,16 +55,14 @@ def drop_a_worker(process):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("search", "scheduler"), [("grid", "none"), ("random", "asha"), ("optuna", "median"), ("random", "pbt")]
-)
+@pytest.mark.parametrize(("search", "scheduler"), [("grid", "none"), ("optuna", "asha"), ("random", "pbt")])
 def test_killing_the_driver_and_the_whole_tree_changes_no_bit(commands, tmp_path, search, scheduler):
     path = longer_sweep(tmp_path, search, scheduler)
     calm = Run(tmp_path / "runs" / "tiny" / "calm")
     simulate(calm, path, np.random.default_rng(0), overrides=LONGER)
     run = Run(tmp_path / "runs" / "tiny" / "main")
     total = sum(len(record.rows) for record in read(calm).records)
-    for share, drop in ((0.2, drop_driver), (0.5, drop_everything), (0.7, drop_driver)):
+    for share, drop in ((0.2, drop_driver), (0.6, drop_everything)):
         process = commands.start("run", str(path), *SETS)
         wait_until(lambda share=share, process=process: rows_on_disk(run.path) >= share * total or
                    process.poll() is not None, "rows")  # fmt: skip
