@@ -19,6 +19,7 @@ from disentune.space import domains
 
 PLAIN_INTERVAL_S = 10.0
 """How often progress is said where there is no terminal to draw on."""
+REDRAW_S = 0.5
 
 
 def duration(seconds: float) -> str:
@@ -94,7 +95,7 @@ class LiveProgress:
         self.console, self.objective = console, objective
         self.steps: dict[str, int] = {}
         self.latest: dict[str, float] = {}
-        self.began, self.said = time.monotonic(), 0.0
+        self.began, self.said, self.drawn = time.monotonic(), 0.0, 0.0
         self.first: int | None = None
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[eta]}"),
@@ -121,6 +122,10 @@ class LiveProgress:
         if "lost" in news:
             self.console.print(f"[yellow]note:[/] {escape(news['lost'])}")
         self._take_in(planner.trials[trial_id], news)
+        now = time.monotonic()
+        if now - self.drawn < REDRAW_S:
+            return  # counting thousands of trials takes a while
+        self.drawn = now
         if self.live:
             self.live.update(Group(self.bar, self._table(planner)))
         self._update_bar(planner)
