@@ -1,10 +1,11 @@
 """Small ledgers for tests: real folders, made-up rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from disentune import documents
 from disentune.config import TrialConfig, nested
@@ -71,6 +72,13 @@ def make_run(tmp_path: Path) -> Callable[[str], RunMaker]:
         return maker
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def _denormals_as_usual() -> Iterator[None]:
+    """A trial flushes denormals in its whole process; the next test must not notice."""
+    yield
+    torch.set_flush_denormal(False)
 
 
 @pytest.fixture

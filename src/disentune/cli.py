@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -56,6 +57,7 @@ class At(StrEnum):
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 some trials failed, 2 wrong input, 130 interrupted."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a sweep runs, both just end the command
     try:
         app()
     except DisentuneError as error:
@@ -67,7 +69,7 @@ def main() -> None:
         err.print(f"{error.filename or 'the storage'}: {error.strerror or error}", markup=False)
         sys.exit(2)
     except KeyboardInterrupt:
-        err.print("interrupted; nothing is lost but the work since the last checkpoints")
+        err.print("interrupted; a run that had begun goes on with: disentune resume RUN")
         sys.exit(INTERRUPTED)
 
 

@@ -162,7 +162,9 @@ class LiveProgress:
         if self.first is None:
             self.first, self.began = trained, time.monotonic()
         gained, elapsed = trained - self.first, time.monotonic() - self.began
-        return f"about {duration((total - trained) * elapsed / gained)} left" if gained and elapsed > 3 else ""
+        if gained <= 0 or gained < 0.01 * (total - self.first):
+            return ""  # too little to tell
+        return f"about {duration((total - trained) * elapsed / gained)} left"
 
     def _table(self, planner: Planner) -> Table:
         table = Table(box=None, pad_edge=False)

@@ -99,12 +99,23 @@ def launch(
         planner = Planner(run, sweep, session, wanted)
         stop = StopRequest(run, sweep.settings.stop.wall_time_s)
         if not planner.finished:
-            with stop.listening(), _ray(address, sweep.settings.resources) as ray_tune:
-                stop.listen()
-                _fit(ray_tune, planner, stop, lambda trial_id, news: listener(planner, trial_id, news))
+            with stop.listening():
+                _run_on_ray(planner, stop, lambda trial_id, news: listener(planner, trial_id, news), address)
         run.stop_path.unlink(missing_ok=True)
         failed = sum(trial.status.state == "failed" for trial in planner.trials.values())
         return Ending("" if planner.finished else stop.reason or "the session ended early", failed)
+
+
+def _run_on_ray(
+    planner: Planner, stop: StopRequest, listener: Callable[[str, dict[str, Any]], None], address: str | None
+) -> None:
+    try:
+        with _ray(address, planner.settings.resources) as tune:
+            stop.listen()
+            if not stop():
+                _fit(tune, planner, stop, listener)
+    except SystemExit:  # Ray's own answer to SIGTERM while it starts
+        stop.stop(signal.SIGTERM.name)
 
 
 def _reopen_failed(run: Run) -> None:
