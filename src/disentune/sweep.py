@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from disentune.errors import ConfigError
 from disentune.ledger import Run
 from disentune.planner import Planner
@@ -92,6 +94,8 @@ def launch(
     retry_failed: bool = False,
 ) -> Ending:
     """Runs what is unfinished. Raises ConfigError when another driver holds the run or the resources do not exist."""
+    if not address:
+        _assert_enough({"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()}, sweep.settings.resources)
     with run.locked() as session:
         run.record(sweep)
         if retry_failed:
@@ -168,7 +172,7 @@ def _ray(address: str | None, resources: Resources) -> Iterator[Any]:
     if mine:
         _connect(ray, address)
     try:
-        if not address:
+        if not address:  # Ray may see fewer cores than there are, in a container
             _assert_enough(ray.cluster_resources(), resources)
         yield tune
     finally:

@@ -40,6 +40,7 @@ def test_a_trial_with_more_resources_than_the_machine_is_refused(commands):
     code, output = commands.run("run", str(QUICKSTART), *SHORT, "--set", "resources.cpu=1000")
     assert code == 2, output
     assert "a trial wants 1000, but this machine has" in output
+    assert not (commands.folder / "runs" / "quickstart" / "main" / "trials").exists()
 
 
 @pytest.mark.slow
