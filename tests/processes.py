@@ -25,7 +25,7 @@ class Commands:
 
     def start(self, *arguments: str) -> subprocess.Popen:
         process = subprocess.Popen(
-            [sys.executable, "-m", "disentune.cli", *arguments],
+            [str(Path(sys.executable).with_name("disentune")), *arguments],
             cwd=self.folder, env=self.environment, text=True, start_new_session=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip

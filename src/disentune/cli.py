@@ -57,6 +57,7 @@ class At(StrEnum):
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 some trials failed, 2 wrong input, 130 interrupted."""
+    sys.path.append(os.getcwd())  # for a user's own plug-ins, as with `python -m`
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a sweep runs, both just end the command
     try:
         app()

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from disentune.config import Invalid, TrialConfig, flattened
@@ -160,6 +161,7 @@ class Planner:
             settings=settings,
             overrides=dict(trial.overrides),
             inherited=trial.inherited,
+            plugin_folder=str(Path.cwd()),
         )
 
     # what happened

@@ -6,6 +6,7 @@ below it; rows that come out again are equal to the bit and are passed over.
 
 import math
 import socket
+import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -40,6 +41,8 @@ class Segment:
     """Dotted keys that population based training has changed by now."""
     inherited: int = 0
     """The step at which it took over another trial's weights: it cannot start from a checkpoint before that."""
+    plugin_folder: str = ""
+    """Where the driver was started: a user's own plug-ins are imported from there."""
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,6 +63,8 @@ class Superseded(Exception):
 
 def work(segment: Segment) -> Iterator[Report]:
     """Carries a segment out. An error of the trial's own code ends the trial as failed, with its traceback."""
+    if segment.plugin_folder and segment.plugin_folder not in sys.path:
+        sys.path.append(segment.plugin_folder)
     worker = _Worker(segment)
     try:
         yield from worker.reports()
