@@ -22,7 +22,7 @@ class ConfigError(DisentuneError):
 
     def __init__(self, subject: str, problems: Iterable[Problem] = ()):
         self.subject = subject
-        self.problems = sorted(set(problems))
+        self.problems = sorted(set(problems), key=_by_file_and_line)
         super().__init__(self._text())
 
     def _text(self) -> str:
@@ -31,6 +31,11 @@ class ConfigError(DisentuneError):
         width = max(len(problem.where) for problem in self.problems)
         lines = [f"  {problem.where:<{width}}  {problem.text}" for problem in self.problems]
         return "\n".join([f"{self.subject}:", *lines])
+
+
+def _by_file_and_line(problem: Problem) -> tuple[str, int, str]:
+    file, _, line = problem.where.rpartition(":")
+    return (file, int(line), problem.text) if line.isdigit() else (problem.where, 0, problem.text)
 
 
 class DataError(DisentuneError):

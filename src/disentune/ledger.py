@@ -280,8 +280,8 @@ class TrialFolder:
                 by_step.setdefault(row["step"], row)
             except (ValueError, RecursionError):
                 raise ConfigError(
-                    f"{self.rows_path}:{number} is damaged; remove this line and those after it, and "
-                    f"{self.checkpoints.folder}: the trial then computes them again"
+                    f"{self.rows_path}:{number} is damaged; remove the folder {self.path}: the trial is then "
+                    "computed again, to the same numbers"
                 ) from None
         return [by_step[step] for step in sorted(by_step)]
 

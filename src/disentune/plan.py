@@ -82,9 +82,21 @@ def _sound_statuses(folders: dict[str, TrialFolder]) -> dict[str, Status]:
             statuses[id] = folder.status()
         except ConfigError as error:
             damage.append(str(error))
+    damage = damage or [text for id, folder in folders.items() if (text := _missing_rows(folder, statuses[id]))]
     if damage:
         raise ConfigError("\n".join(damage))
     return statuses
+
+
+def _missing_rows(folder: TrialFolder, status: Status) -> str:
+    """A trial that is done to its last step has a row there; if not, someone or something has cut its rows."""
+    steps, rows = folder.tree()["training"]["steps"], folder.rows()
+    if status.state != "done" or status.step < steps or (rows and rows[-1]["step"] == steps):
+        return ""
+    return (
+        f"{folder.rows_path} ends before step {steps}, but the trial is done; remove the folder {folder.path}: "
+        "the trial is then computed again, to the same numbers"
+    )
 
 
 def _suggested_plan(sweep: SweepFile, run: Run, statuses: dict[str, Status]) -> Plan:

@@ -268,15 +268,18 @@ def _setting_problems(sweep: SweepFile, arm: str, config: TrialConfig) -> Iterat
     if config.training.device == "cuda" and not settings.resources.gpu:
         yield Problem(sweep.where["resources"], "resources.gpu: must be above 0 for training.device: cuda, got 0")
     if objective:
-        yield from _cut_problems(sweep, reporting_interval(config, objective.metric), objective.metric)
+        yield from _cut_problems(sweep, config, objective.metric)
 
 
-def _cut_problems(sweep: SweepFile, interval: int, metric: str) -> Iterator[Problem]:
-    """A scheduler can only judge trials at steps that report the objective."""
-    scheduler = sweep.settings.scheduler
+def _cut_problems(sweep: SweepFile, config: TrialConfig, metric: str) -> Iterator[Problem]:
+    """A scheduler can only judge trials before their end, at steps that report the objective."""
+    scheduler, interval = sweep.settings.scheduler, reporting_interval(config, metric)
     cuts = {"grace": scheduler.grace} if isinstance(scheduler, Asha | Median) else {}
     cuts |= {"every": scheduler.every} if isinstance(scheduler, Pbt) else {}
     for key, cut in cuts.items():
+        if cut >= config.training.steps:
+            text = f"scheduler.{key}: must be below training.steps, {config.training.steps}, got {cut}"
+            yield Problem(sweep.where["scheduler"], text)
         if cut % interval:
             text = f"scheduler.{key}: must be a multiple of {interval} steps, when '{metric}' is reported, got {cut}"
             yield Problem(sweep.where["scheduler"], text)

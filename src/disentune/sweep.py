@@ -1,6 +1,7 @@
 """Running a sweep on Ray: a fresh Tuner over what the ledger says is unfinished, holding nothing worth saving."""
 
 import logging
+import math
 import os
 import shutil
 import signal
@@ -47,12 +48,17 @@ class StopRequest:
 
     def __init__(self, run: Run, wall_time_s: float | None):
         self.run, self.reason = run, ""
-        self.deadline = None if wall_time_s is None else time.monotonic() + wall_time_s
+        self.wall_time_s, self.deadline = wall_time_s, math.inf
 
     def __call__(self) -> bool:
-        if not self.reason and self.deadline is not None and time.monotonic() > self.deadline:
+        if not self.reason and time.monotonic() > self.deadline:
             self.stop("stop.wall_time_s is over")
         return bool(self.reason)
+
+    def start_clock(self) -> None:
+        """The time that Ray takes to start is not the sweep's."""
+        if self.wall_time_s is not None:
+            self.deadline = time.monotonic() + self.wall_time_s
 
     def stop(self, reason: str) -> None:
         self.reason = reason
@@ -62,6 +68,7 @@ class StopRequest:
         if self.reason:
             raise KeyboardInterrupt
         self.stop(signal.Signals(number).name)
+        os.write(2, b"\nstopping: trials write their checkpoints and end; once more ends at once\n")
 
     def listen(self) -> dict[int, Any]:
         """Takes the signals over and returns who had them. Ray takes them too when it starts: listen again then."""
@@ -116,6 +123,7 @@ def _run_on_ray(
     try:
         with _ray(address, planner.settings.resources) as tune:
             stop.listen()
+            stop.start_clock()
             if not stop():
                 _fit(tune, planner, stop, listener)
     except SystemExit:  # Ray's own answer to SIGTERM while it starts
@@ -191,12 +199,24 @@ def _assert_answers(address: str) -> None:
         raise ConfigError(f"--address {address}: no Ray cluster answers there ({error})") from None
 
 
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes started here do not hear SIGTERM: sent to a whole process group (by `timeout`, say) it is for the
+    driver, who still needs them to end cleanly. Ray does the same for SIGINT, and ends its own with SIGKILL."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _connect(ray: Any, address: str | None) -> None:
     if address:
         _assert_answers(address)
     local = {} if address else {"include_dashboard": False}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **local)
+        with _deaf_children():
+            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **local)
     except (ConnectionError, RuntimeError, ValueError) as error:
         where = f"--address {address}: no Ray cluster answers there" if address else "a local Ray could not be started"
         raise ConfigError(f"{where} ({str(error).strip().splitlines()[0]})") from None

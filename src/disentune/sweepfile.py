@@ -1,5 +1,6 @@
 """Sweep and search-space files: layers of dotted keys, each remembering the line it came from."""
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -189,11 +190,19 @@ class _Builder:
         if not isinstance(tree, Mapping):
             self.complain(self.document.where(path), f"arms.{name}: must be a mapping of dotted keys")
             return lower
-        spaces = tree.get("search_space", [])
-        for space in [spaces] if isinstance(spaces, str) else spaces if isinstance(spaces, list) else [spaces]:
-            lower = self.space(space, self.document.where((*path, "search_space"))).over(lower)
+        for space in self._spaces(tree.get("search_space", []), self.document.where((*path, "search_space"))):
+            lower = space.over(lower)
         inline = {key: value for key, value in tree.items() if key != "search_space"}
         return self.layer(self.document, inline, path).over(lower)
+
+    def _spaces(self, names: Any, where: str) -> list[Layer]:
+        """The search spaces of an arm; two of them that set one key are refused, for neither can be meant."""
+        names = names if isinstance(names, list) else [names]
+        layers = [self.space(name, where) for name in names]
+        for (one, lower), (other, upper) in itertools.combinations(zip(names, layers, strict=True), 2):
+            for key in lower.entries.keys() & upper.entries.keys():
+                self.complain(where, f"search_space: '{one}' and '{other}' both set {key}; keep one")
+        return layers
 
     def space(self, name: Any, where: str) -> Layer:
         """A search space by its name, looked up beside the sweep file or one of the folders above it."""
