@@ -65,7 +65,7 @@ def test_status_calls_a_dead_drivers_trial_pending_and_shows_the_first_line_of_a
 def test_progress_without_a_terminal_is_a_line_with_counts_and_names_what_went_wrong(tmp_path):
     run = Run(tmp_path / "runs" / "tiny" / "main")
     stream = io.StringIO()
-    with run.locked() as session, LiveProgress(Console(file=stream, width=120), "mig") as progress:
+    with run.locked() as session, LiveProgress(Console(file=stream, width=120), "mig", 12) as progress:
         planner = Planner(run, read_sweep(sweep_file(tmp_path)), session)
         segment = planner.next()
         row = {"step": 3, "metrics": {"mig": np.float64(0.25)}}

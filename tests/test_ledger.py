@@ -120,7 +120,7 @@ def test_a_damaged_row_in_the_middle_is_named_with_its_line_and_what_to_do(folde
     folder.rows_path.write_bytes(b"\n".join([lines[0], damage, *lines[2:]]))
     with pytest.raises(ConfigError) as caught:
         folder.rows()
-    assert f"{folder.rows_path}:2 is damaged; remove this line and those after it" in str(caught.value)
+    assert f"{folder.rows_path}:2 is damaged; remove the folder {folder.path}" in str(caught.value)
 
 
 def test_a_step_written_twice_counts_once_and_the_first_stays(folder):

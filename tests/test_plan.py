@@ -48,6 +48,8 @@ def ran(run, sweep, *states):
         folder = run.trial(point.config.id)
         folder.create(point.config, point.arms)
         folder.set_status(Status(state, step))
+        if state == "done":
+            folder.append_row({"step": step, "metrics": {"loss": 1.0}})
 
 
 GRID = {"a": {"framework.beta": {"grid": [1, 2]}}, "b": {"framework.beta": {"grid": [2, 3, 4]}}}
@@ -204,6 +206,8 @@ def searched(run, sweep, *states):
         config = space.trial_config(space.fixed(sweep, "a") | {"framework.beta": number / 10}, 0)
         run.trial(config.id).create(config, ("a",))
         run.trial(config.id).set_status(Status(state, step))
+        if state == "done":
+            run.trial(config.id).append_row({"step": step, "metrics": {"loss": 1.0}})
 
 
 def test_a_model_based_search_is_counted_by_its_points(sweep, run):
@@ -333,3 +337,13 @@ def test_a_trial_ended_by_stop_steps_goes_on_when_the_number_is_raised(sweep, ru
     folder.set_status(Status("done", 20, "stop.steps: 20"))
     assert make_plan(read, run).done == 1
     assert make_plan(sweep({"a": {}}), run).continuing == {folder.id: 20}
+
+
+def test_a_done_trial_whose_rows_were_cut_is_named_and_not_taken_for_finished(sweep, run):
+    read = sweep({"a": {}})
+    ran(run, read, ("done", 40))
+    folder = run.trials()[0]
+    assert make_plan(read, run).done == 1
+    folder.rows_path.write_text('{"step": 20, "metrics": {"loss": 1.0}}\n')
+    with pytest.raises(ConfigError, match="ends before step 40, but the trial is done"):
+        make_plan(read, run)

@@ -379,8 +379,8 @@ arms:
     with pytest.raises(ConfigError) as caught:
         space.check(read_sweep(path))
     assert [(problem.where, problem.text.split(":")[0]) for problem in caught.value.problems] == [
-        (f"{path}:12", "framework.beta"),
         (f"{path}:9", "framework.beta"),
+        (f"{path}:12", "framework.beta"),
     ]
     assert "is required, but not set (arm 'poor')" in str(caught.value)
 

@@ -1,5 +1,6 @@
 """Optuna's suggestions: a fixed sequence of asks and tells that any death leaves as it was."""
 
+import time
 from typing import get_args
 
 import pytest
@@ -53,6 +54,15 @@ def test_reopening_the_journal_at_every_step_changes_no_suggestion(tmp_path, sam
         again = study(tmp_path / "again", sampler)
         carry_on(again, steps=1)
     assert again.points == whole.points
+
+
+def test_the_lock_of_a_dead_driver_does_not_hold_the_next_one_up(tmp_path):
+    path = tmp_path / "journal"
+    carry_on(study(path), steps=3)
+    (tmp_path / "journal.lock").symlink_to(path)  # as Optuna's lock is, while a driver writes
+    began = time.monotonic()
+    carry_on(study(path), steps=3)
+    assert time.monotonic() - began < 15, "Optuna waits 30 s for a lock that nobody releases"
 
 
 def test_suggestions_stay_within_their_domains_and_keep_their_types(tmp_path):

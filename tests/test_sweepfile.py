@@ -110,12 +110,19 @@ def test_a_search_space_is_found_by_name_and_stands_between_trial_and_arm(sweep,
     assert values(read, "a")["training.steps"] == 8
 
 
-def test_several_search_spaces_combine_and_the_last_one_wins(sweep, folder):
-    (folder / "search_spaces" / "one.yaml").write_text("framework.beta: {grid: [1, 2]}\nmodel.latents: 5\n")
+def test_several_search_spaces_combine(sweep, folder):
+    (folder / "search_spaces" / "one.yaml").write_text("framework.beta: {grid: [1, 2]}\n")
     (folder / "search_spaces" / "two.yaml").write_text("model.latents: {grid: [6, 7]}\n")
     read = sweep("arms: {a: {search_space: [one, two]}}\n")
     assert values(read, "a")["framework.beta"] == Domain(grid=[1, 2])
     assert values(read, "a")["model.latents"] == Domain(grid=[6, 7])
+
+
+def test_two_search_spaces_that_set_one_key_are_refused(sweep, folder):
+    (folder / "search_spaces" / "one.yaml").write_text("model.latents: 5\n")
+    (folder / "search_spaces" / "two.yaml").write_text("model.latents: {grid: [6, 7]}\n")
+    with pytest.raises(ConfigError, match=r"'one' and 'two' both set model\.latents; keep one"):
+        sweep("arms: {a: {search_space: [one, two]}}\n")
 
 
 def test_a_search_space_may_stand_in_a_folder_and_the_nearest_file_wins(sweep, folder):

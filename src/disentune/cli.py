@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -103,10 +104,17 @@ def list_(
     if as_json:
         _print_json(listing)
         return
-    for title, plugins in listing.items():
+    for title, catalogue in shown.items():
         out.print(f"[bold]{title}[/]")
-        for name, text in plugins.items():
-            out.print(f"  {name:<12} {text}", markup=False)
+        for plugin in catalogue:
+            out.print(f"  {plugin.name:<12} {listing[title][plugin.name]}", markup=False)
+            if parameters := _parameters(plugin):
+                out.print(f"  {'':<12} {parameters}", markup=False)
+
+
+def _parameters(plugin: Any) -> str:
+    fields = plugin.params.model_fields.items()
+    return ", ".join(f"{name} (required)" if f.is_required() else f"{name}={f.default}" for name, f in fields)
 
 
 # ---- plan and run
@@ -257,15 +265,19 @@ def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str
     from disentune.plan import cost, make_plan
     from disentune.sweep import launch
 
-    planned = make_plan(sweep, run, _wanted(sweep, run, only, limit))
+    planned = make_plan(sweep, run, _wanted(sweep, run, only, limit), retry_failed)
     _show_plan(planned, cost(sweep, planned, probe=False), run, sweep)
     _assert_writable(run.path)
+    again = shlex.join(["disentune", *sys.argv[1:]]) if only or limit else f"disentune resume {_shown(run.path)}"
     objective = sweep.settings.objective.metric if sweep.settings.objective else None
-    with LiveProgress(out, objective) as progress:
-        ending = launch(run, sweep, _wanted(sweep, run, only, limit), progress, address, retry_failed)
+    try:
+        with LiveProgress(out, objective, planned.new + len(planned.continuing)) as progress:
+            ending = launch(run, sweep, _wanted(sweep, run, only, limit), progress, address, retry_failed)
+    except KeyboardInterrupt:
+        out.print(f"ended at once; the work since the last checkpoints is lost. Go on with:\n  {again}", markup=False)
+        raise typer.Exit(INTERRUPTED) from None
     if ending.interrupted:
-        out.print(f"stopped ({ending.interrupted}); every trial is checkpointed. Go on with:")
-        out.print(f"  disentune resume {_shown(run.path)}", markup=False)
+        out.print(f"stopped ({ending.interrupted}); every trial is checkpointed. Go on with:\n  {again}", markup=False)
         by_budget = ending.interrupted.startswith("stop.")
         raise typer.Exit(0 if by_budget else INTERRUPTED)
     _summary(run)
@@ -290,10 +302,10 @@ def _summary(run: Any) -> None:
     results.write_parquet(loaded)
     states = loaded.trials["status"].value_counts()
     out.print(", ".join(f"{count} {state}" for state, count in states.items()))
-    objective = loaded.objective
-    if objective is not None and objective.metric in loaded.rows:
+    objective = results.objective_or_default(loaded)
+    if not loaded.rows.empty:
         table = results.aggregate(loaded, None, objective.metric)
-        out.print(f"\n[bold]{objective.metric}[/] at the end of training, over seeds:")
+        out.print(f"\n[bold]{objective.metric}[/], last value of each trial, over seeds:")
         out.print(frame_table(table, list(table.columns), 30))
         out.print(f"\nfigure: {_shown(_figure(loaded, objective))}", markup=False)
     here = _shown(run.path)
@@ -374,7 +386,7 @@ def _show_results(loaded: Any, by: list[str] | None, metric: str | None, at: At,
     from disentune import results as tables
     from disentune.display import frame_table
 
-    chosen = metric or (loaded.objective.metric if loaded.objective else "loss")
+    chosen = metric or tables.objective_or_default(loaded).metric
     if trials:
         frame = tables.ranked(loaded, chosen, tables.mode_of(loaded, chosen))
         columns = ["trial_id", "arm", "seed", "status", "step", *tables.varying_keys(frame), chosen]

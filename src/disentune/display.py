@@ -91,17 +91,18 @@ def _state_now(status: Status, live: bool) -> str:
 class LiveProgress:
     """Follows a session: a live table on a terminal, else a line every few seconds."""
 
-    def __init__(self, console: Console, objective: str | None):
-        self.console, self.objective = console, objective
+    def __init__(self, console: Console, objective: str | None, total: int):
+        self.console, self.objective, self.total = console, objective, total
         self.steps: dict[str, int] = {}
+        self.start: dict[str, int] = {}
+        self.ended: set[str] = set()
         self.latest: dict[str, float] = {}
         self.began, self.said, self.drawn = time.monotonic(), 0.0, 0.0
-        self.first: int | None = None
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[eta]}"),
             TimeElapsedColumn(), console=console,
         )  # fmt: skip
-        self.task = self.bar.add_task("trials", total=None, eta="")
+        self.task = self.bar.add_task("trials", total=total, eta="")
         self.live = (
             Live(self.bar, console=console, refresh_per_second=2, transient=True) if console.is_terminal else None
         )
@@ -131,8 +132,13 @@ class LiveProgress:
         self._update_bar(planner)
 
     def _take_in(self, trial: Trial, news: dict[str, Any]) -> None:
+        if not self.start:
+            self.began = time.monotonic()
+        self.start.setdefault(trial.id, trial.status.step)
         if news.get("at_step") is not None:
             self.steps[trial.id] = news["at_step"]
+        if trial.history.ended:
+            self.ended.add(trial.id)
         for row in news.get("rows", ()):
             if self.objective in row["metrics"]:
                 self.latest[trial.id] = row["metrics"][self.objective]
@@ -142,29 +148,24 @@ class LiveProgress:
             self.console.print(f"[red]{outcome}[/] {trial.id} at step {trial.status.step}: {escape(cause)}")
 
     def _update_bar(self, planner: Planner) -> None:
-        trials = planner.trials.values()
-        done, total = sum(trial.history.ended for trial in trials), len(trials)
+        done = len(self.ended)
         eta = self._eta(planner)
-        self.bar.update(self.task, completed=done, total=total, eta=eta)
+        self.bar.update(self.task, completed=done, eta=eta)
         now = time.monotonic()
         if self.live is None and now - self.said >= PLAIN_INTERVAL_S:
             self.said = now
-            running = sum(trial.active for trial in trials)
-            self.console.print(f"{done}/{total} trials done, {running} running or queued{', ' + eta if eta else ''}")
+            running = sum(trial.active for trial in planner.open)
+            self.console.print(
+                f"{done}/{self.total} trials done, {running} running or queued{', ' + eta if eta else ''}"
+            )
 
     def _eta(self, planner: Planner) -> str:
-        """By steps: what this session has trained, against what is left."""
-        total = sum(trial.config.training.steps for trial in planner.trials.values())
-        trained = sum(
-            trial.config.training.steps if trial.history.ended else self.steps.get(trial.id, trial.status.step)
-            for trial in planner.trials.values()
-        )
-        if self.first is None:
-            self.first, self.began = trained, time.monotonic()
-        gained, elapsed = trained - self.first, time.monotonic() - self.began
-        if gained <= 0 or gained < 0.01 * (total - self.first):
-            return ""  # too little to tell
-        return f"about {duration((total - trained) * elapsed / gained)} left"
+        """By what this session has done of its trials, the begun ones in part."""
+        begun = [trial for trial in planner.open if trial.id in self.steps]
+        part = sum((self.steps[trial.id] - self.start[trial.id]) / trial.config.training.steps for trial in begun)
+        share = (len(self.ended) + part) / max(self.total, 1)
+        elapsed = time.monotonic() - self.began
+        return f"about {duration(elapsed * (1 - share) / share)} left" if share > 0.01 else ""
 
     def _table(self, planner: Planner) -> Table:
         table = Table(box=None, pad_edge=False)

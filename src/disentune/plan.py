@@ -4,7 +4,7 @@ import io
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -46,11 +46,15 @@ class Plan:
         }
 
 
-def make_plan(sweep: SweepFile, run: Run, wanted: Callable[[Point], bool] = lambda point: True) -> Plan:
+def make_plan(
+    sweep: SweepFile, run: Run, wanted: Callable[[Point], bool] = lambda point: True, retry_failed: bool = False
+) -> Plan:
     """Checks every point, then compares the sweep with the ledger. Raises ConfigError with every problem."""
     space.check(sweep)
     folders = {folder.id: folder for folder in run.trials()}
     statuses = _sound_statuses(folders)
+    if retry_failed:
+        statuses = {id: replace(s, state="pending") if s.state == "failed" else s for id, s in statuses.items()}
     if isinstance(sweep.settings.search, OptunaSearch):
         return _suggested_plan(sweep, run, statuses)
     asked = space.points(sweep)

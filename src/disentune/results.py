@@ -18,6 +18,7 @@ from disentune.ledger import Run, find_run, write_atomically
 from disentune.settings import Objective
 
 FIXED = ("trial_id", "arm", "status", "seed", "step")
+BROKEN = ("failed", "diverged")
 Mode = Literal["max", "min"]
 At = Literal["last", "max", "min"]
 
@@ -233,12 +234,22 @@ def aggregate(results: Results, by: list[str] | None, metric: str, at: At = "las
     """n, mean, sd (of a sample), min and max of a metric in each group of trials, best mean first.
 
     Without `by`, a group is an arm and a value of each config key that varies, so that its trials differ by seed.
-    Trials without a number are in no count.
+    Trials that failed or diverged, or have no number, are in no count; `failed` says how many there are. When trials
+    have come to different steps (some were cut, say), `from_step` is the earliest in the group.
     """
     by = ["arm", *varying_keys(results.trials)] if by is None else by
     _refuse_unknown("key", by, [*FIXED, *config_keys(results.trials)])
-    grouped = results.trials[by].assign(value=values(results, metric, at)).groupby(by, dropna=False)["value"]
-    table = grouped.agg(n="count", mean="mean", sd="std", min="min", max="max").reset_index()
+    trials = results.trials
+    broken = trials["status"].isin(BROKEN)
+    frame = trials[[*by, "step"]].assign(value=np.where(broken, np.nan, values(results, metric, at)), broken=broken)
+    if "step" in by:
+        frame = trials[by].assign(value=frame["value"], broken=broken)
+    groups = frame.groupby(by, dropna=False)
+    table = groups["value"].agg(n="count", mean="mean", sd="std", min="min", max="max").reset_index()
+    if broken.any():
+        table["failed"] = groups["broken"].sum().to_numpy()
+    if "step" not in by and trials.loc[~broken, "step"].nunique() > 1:
+        table["from_step"] = groups["step"].min().to_numpy()
     return _best_first(table, "mean", mode_of(results, metric))
 
 
@@ -258,6 +269,15 @@ def mode_of(results: Results, metric: str) -> Mode:
     if results.objective and results.objective.metric == metric:
         return results.objective.mode
     return "min" if _is_loss(metric, results.rows.columns) else "max"
+
+
+def objective_or_default(results: Results) -> Objective:
+    """The sweep's objective; without one the first metric that its trials evaluate, or else the loss."""
+    if results.objective:
+        return results.objective
+    metrics = [key for key in results.rows if key not in (*FIXED, *config_keys(results.rows))]
+    chosen = next(iter(evaluated(metrics)), "loss")
+    return Objective(metric=chosen, mode=mode_of(results, chosen))
 
 
 def ranked(results: Results, metric: str, mode: Mode) -> pd.DataFrame:

@@ -29,7 +29,13 @@ _CREATE_TRIAL = 4
 
 
 def journal(path: Path) -> BaseStorage:
-    """The run's journal; a suggestion that a dying driver left half written is taken back first."""
+    """The run's journal; a suggestion that a dying driver left half written is taken back first.
+
+    Only the driver that holds the run opens it, so a lock file that is there belongs to a dead one: Optuna would wait
+    for it for half a minute.
+    """
+    for stale in path.parent.glob(f"{path.name}.lock*"):
+        stale.unlink()
     _cut_torn_suggestion(path)
     return JournalStorage(JournalFileBackend(str(path)))
 
