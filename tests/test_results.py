@@ -237,7 +237,7 @@ def test_parameters_vary_only_where_their_plug_in_is_not_the_reason(make_run):
 
 def test_failed_trials_are_in_no_mean_and_cut_ones_show_their_step(make_run):
     maker = make_run()
-    maker.trial([{"step": 300, "mig": 0.9}], status="failed", seed=0)
+    maker.trial([{"step": 30, "mig": 0.9}], status="failed", seed=0)
     maker.trial([{"step": 300, "mig": 0.2}], status="done", seed=1)
     maker.trial([{"step": 1500, "mig": 0.4}], status="done", seed=2)
     table = aggregate(read(maker.run), ["arm"], "mig")

@@ -235,21 +235,20 @@ def aggregate(results: Results, by: list[str] | None, metric: str, at: At = "las
 
     Without `by`, a group is an arm and a value of each config key that varies, so that its trials differ by seed.
     Trials that failed or diverged, or have no number, are in no count; `failed` says how many there are. When trials
-    have come to different steps (some were cut, say), `from_step` is the earliest in the group.
+    have come to different steps (some were cut, say), `from_step` is the earliest of those counted.
     """
     by = ["arm", *varying_keys(results.trials)] if by is None else by
     _refuse_unknown("key", by, [*FIXED, *config_keys(results.trials)])
     trials = results.trials
     broken = trials["status"].isin(BROKEN)
-    frame = trials[[*by, "step"]].assign(value=np.where(broken, np.nan, values(results, metric, at)), broken=broken)
-    if "step" in by:
-        frame = trials[by].assign(value=frame["value"], broken=broken)
+    counted = np.where(broken, np.nan, values(results, metric, at))
+    frame = trials[by].assign(value=counted, broken=broken, reached=trials["step"].astype("Int64").mask(broken))
     groups = frame.groupby(by, dropna=False)
     table = groups["value"].agg(n="count", mean="mean", sd="std", min="min", max="max").reset_index()
     if broken.any():
         table["failed"] = groups["broken"].sum().to_numpy()
-    if "step" not in by and trials.loc[~broken, "step"].nunique() > 1:
-        table["from_step"] = groups["step"].min().to_numpy()
+    if frame["reached"].nunique() > 1:
+        table["from_step"] = groups["reached"].min().array
     return _best_first(table, "mean", mode_of(results, metric))
 
 
