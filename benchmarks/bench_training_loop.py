@@ -40,7 +40,7 @@ def config(dataset: dict, model: str, batch_size: int) -> TrialConfig:
 def bare_loop(trial: TrialConfig, steps: int) -> Callable[[], None]:
     """A loop with nothing of ours but the data set's images and the network's layers."""
     data = trial.dataset.plugin.open(trial.dataset.params)
-    model = trial.model.plugin.build(data.shape, trial.model.params, torch.Generator().manual_seed(0))
+    model = trial.model.plugin.build(data.shape, data.shape[0], trial.model.params, torch.Generator().manual_seed(0))
     encoder, decoder = model.encoder, model.decoder
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     mean, std = (torch.tensor(values).reshape(1, -1, 1, 1).float() for values in (data.mean, data.std))

@@ -13,7 +13,7 @@ ROOT = Path(disentune.__file__).parent
 LAYERS = [
     ("errors", "randomness", "process", "environment"),
     ("documents", "plugin"),
-    ("gaussian", "parameters", "transforms", "settings"),
+    ("gaussian", "initialise", "pairs", "parameters", "schedules", "settings", "transforms"),
     ("data", "models", "recon", "frameworks", "metrics"),
     ("config",),
     ("sweepfile", "evaluation", "selection"),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disentune.config import Invalid, TrialConfig, flattened, nested
+from disentune.frameworks import FRAMEWORKS
 
 TREE = {
     "dataset": {"name": "xysquares", "image_size": 24, "square_size": 4, "spacing": 4, "grid_size": 6},
@@ -52,10 +53,10 @@ def test_the_id_is_the_hash_of_the_canonical_json_and_never_changes():
         '"model":{"depth":2,"latents":9,"name":"mlp","width":128},'
         '"recon":{"name":"mse"},'
         '"seed":0,'
-        '"training":{"batch_size":64,"device":"cpu","learning_rate":0.001,"log_every":100,"steps":1500,"threads":1}}'
+        '"training":{"batch_size":64,"compile":false,"device":"cpu","learning_rate":0.001,"log_every":100,"steps":1500,"threads":1}}'
     )
     assert json.dumps(config().tree(), sort_keys=True, separators=(",", ":")) == canonical
-    assert config().id == hashlib.sha256(canonical.encode()).hexdigest()[:16] == "8e280c727247095c"
+    assert config().id == hashlib.sha256(canonical.encode()).hexdigest()[:16] == "422bd082c8ad3cd0"
 
 
 def test_defaults_written_out_give_the_same_id():
@@ -87,6 +88,7 @@ def test_every_key_changes_the_id():
         "dataset.spacing": 2, "dataset.transform": "unit", "dataset.rgb": False, "model.latents": 8, "model.width": 64,
         "framework.name": "ada_gvae", "framework.beta": 0.002, "recon.name": "bce", "training.steps": 1501,
         "training.batch_size": 65, "training.learning_rate": 0.002, "training.log_every": 10, "training.threads": 2,
+        "training.compile": True,
         "evaluation.every": 100, "evaluation.metrics": ["dci"], "evaluation.table": 100, "loss_scale": "sum", "seed": 1,
     }  # fmt: skip
     unit = {"dataset.transform": "unit"}  # so that bce may be among them
@@ -109,9 +111,11 @@ def test_a_mistake_in_every_section_is_found_at_once():
         "training.device", "evaluation.every", "loss_scale", "seed", "dataset.transform", "optimiser",
     }  # fmt: skip
     assert found["framework.name"] == (
-        "unknown framework 'betavae'. Did you mean 'beta_vae'? Known: ada_gvae, beta_vae"
+        f"unknown framework 'betavae'. Did you mean 'beta_vae'? Known: {', '.join(FRAMEWORKS.names())}"
     )
-    assert found["training.batchsize"].startswith("unknown key. Did you mean 'batch_size'? Known: batch_size, device")
+    assert found["training.batchsize"].startswith(
+        "unknown key. Did you mean 'batch_size'? Known: batch_size, compile, device"
+    )
     assert found["dataset.square_size"] == "must be a whole number"
 
 
@@ -256,3 +260,91 @@ def test_nested_leaves_the_mappings_it_is_given_alone():
     below = {"name": "overlap"}
     assert nested({"recon": below, "recon.alpha": 3}) == {"recon": {"name": "overlap", "alpha": 3}}
     assert below == {"name": "overlap"}
+
+
+# ---- schedules
+
+RAMP = {"schedule": "linear", "initial": 0, "final": 4, "begin": 10, "end": 20}
+
+
+def test_a_scheduled_number_is_part_of_the_identity():
+    tree = changed() | {"framework": {"name": "beta_vae", "beta": RAMP}}
+    scheduled = TrialConfig.parse(tree)
+    assert scheduled.tree()["framework"]["beta"] == {**RAMP, "initial": 0.0, "final": 4.0}
+    assert TrialConfig.parse(scheduled.tree()).id == scheduled.id != config().id
+    assert scheduled.id != config(framework__beta=0).id
+
+
+def test_framework_params_follow_the_schedule_and_count_updates_already_made():
+    scheduled = TrialConfig.parse(changed() | {"framework": {"name": "beta_vae", "beta": RAMP}})
+    assert [scheduled.framework_params(step).beta for step in (1, 11, 16, 21, 1500)] == [0, 0, 2, 4, 4]
+    assert config().framework_params(7).beta == 0.001
+
+
+def test_a_constant_schedule_is_the_number_itself():
+    constant = TrialConfig.parse(
+        changed() | {"framework": {"name": "beta_vae", "beta": {"schedule": "constant", "value": 4}}}
+    )
+    assert constant.id == config(framework__beta=4).id
+
+
+@pytest.mark.parametrize(
+    ("beta", "key", "words"),
+    [
+        ({**RAMP, "final": -1}, "framework.beta.final", "must be >= 0"),
+        ({**RAMP, "initial": -1}, "framework.beta.initial", "must be >= 0"),
+        ({**RAMP, "schedule": "liner"}, "framework.beta.schedule",
+         "must be one of 'constant', 'linear', 'cosine', 'cyclic', got 'liner'"),
+        ({"schedule": "linear", "final": 1}, "framework.beta.initial", "is required, but not set"),
+        ({**RAMP, "finale": 1}, "framework.beta.finale",
+         "unknown key. Did you mean 'final'? Known: begin, end, final, initial, schedule"),
+        ({**RAMP, "end": 5}, "framework.beta.end", "must be after begin, 10, but is 5"),
+        ({**RAMP, "initial": "low"}, "framework.beta.initial", "must be a number"),
+        ({"schedule": "cyclic", "initial": 0, "final": 1, "period": 0}, "framework.beta.period", "must be >= 1"),
+    ],
+)  # fmt: skip
+def test_a_wrong_schedule_is_named(beta, key, words):
+    assert mistakes(changed() | {"framework": {"name": "beta_vae", "beta": beta}}) == {key: words}
+
+
+def test_what_is_no_number_cannot_be_scheduled():
+    found = mistakes(changed() | {"framework": {"name": "ada_gvae", "beta": 1, "pairs": RAMP}})
+    assert "cannot follow a schedule" in found["framework.pairs"]
+    assert "framework.betta" in mistakes(changed() | {"framework": {"name": "beta_vae", "beta": 1, "betta": RAMP}})
+
+
+def test_a_named_choice_may_be_spelled_short():
+    short = TrialConfig.parse(changed() | {"framework": {"name": "ada_gvae", "beta": 1, "pairs": "original"}})
+    long = TrialConfig.parse(changed() | {"framework": {"name": "ada_gvae", "beta": 1, "pairs": {"name": "original"}}})
+    assert short.id == long.id
+    assert short.tree()["framework"]["pairs"] == {"name": "original"}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "key", "words"),
+    [
+        ("orginal", "framework.pairs.name", "must be one of"),
+        ({"name": "laplace", "rate": 0}, "framework.pairs.rate", "must be > 0"),
+        ({"name": "fixed_k"}, "framework.pairs.k", "is required, but not set"),
+        ("fixed_k", "framework.pairs.k", "is required, but not set"),
+        ({"name": "laplace", "rat": 1}, "framework.pairs.rat", "unknown key. Did you mean 'rate'? Known: name, rate"),
+        ({}, "framework.pairs.name", "is required, but not set"),
+        (3, "framework.pairs", "must be a mapping"),
+    ],
+)
+def test_a_wrong_choice_is_named_where_it_stands(pairs, key, words):
+    found = mistakes(changed() | {"framework": {"name": "ada_gvae", "beta": 1, "pairs": pairs}})
+    assert found.keys() == {key}
+    assert found[key].startswith(words)
+
+
+def test_a_framework_that_cannot_serve_the_setting_is_refused():
+    tree = changed() | {"framework": {"name": "ada_gvae", "beta": 1, "pairs": {"name": "fixed_k", "k": 7}}}
+    assert "k" in mistakes(tree)["framework"]
+
+
+def test_loss_keys_are_those_of_the_framework():
+    keys = config().loss_keys()
+    assert keys == ["loss", "recon", "kl", "loss_sum", "recon_sum", "kl_sum"]
+    control = TrialConfig.parse(changed() | {"framework": {"name": "control_vae", "kl_target": 3}})
+    assert "watch_beta" in control.loss_keys()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from disentune.gaussian import kl, kl_to_prior, nats_per_image, sample, symmetric_kl
+from disentune.gaussian import kl, kl_to_prior, log_density, nats_per_image, sample, symmetric_kl
 from disentune.plugin import Posterior
 
 
@@ -79,3 +79,14 @@ def test_gradients_of_samples_reach_mean_and_logvar():
     z.sum().backward()
     assert torch.equal(mean.grad, torch.ones(2, 2))
     torch.testing.assert_close(logvar.grad, z.detach() / 2)  # d(exp(l/2) e)/dl at l = 0
+
+
+def test_log_density_of_every_code_under_every_posterior_agree_with_torch(pair):
+    q, z = pair[0], pair[1].mean[:4]
+    expected = [[normal(Posterior(q.mean[j], q.logvar[j])).log_prob(z[i]) for j in range(5)] for i in range(4)]
+    torch.testing.assert_close(log_density(q, z[:, None]), torch.stack([torch.stack(row) for row in expected]))
+
+
+def test_the_log_density_of_one_is_the_known_number():
+    q = Posterior(torch.tensor([[0.0], [1.0]]), torch.zeros(2, 1))
+    assert log_density(q, torch.ones(1, 1)).flatten().tolist() == pytest.approx([-1.4189385, -0.9189385])

@@ -136,3 +136,25 @@ def test_a_search_space_is_a_layer_and_nothing_else():
     assert is_valid("framework.beta: {grid: [1, 2]}\nrecon: {name: mse}", "search_space")
     assert not is_valid("search_space: other", "search_space")
     assert not is_valid("seeds: 3", "search_space")
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        ("{framework: {name: beta_vae, beta: {schedule: linear, initial: 0, final: 4}}}", True),
+        ("{framework.beta: {schedule: cyclic, initial: 0, final: {grid: [1, 4]}, period: 10}}", True),
+        ("{framework.beta.final: {log_uniform: [1, 4]}}", True),
+        ("{framework.beta: {schedule: liner, initial: 0, final: 4}}", False),
+        ("{framework.beta: {schedul: linear}}", False),
+        ("{framework.beta.fin: 3}", False),
+        ("{model.latents: {schedule: linear, initial: 1, final: 4}}", False),
+        ("{framework.pairs: original}", True),
+        ("{framework.pairs: {name: laplace, rate: {grid: [1, 2]}}}", True),
+        ("{framework.pairs.name: {grid: [original, laplace]}}", True),
+        ("{framework.pairs: orginal}", False),
+        ("{framework.pairs: {name: laplace, rat: 1}}", False),
+    ],
+)
+def test_schedules_and_named_choices(text, valid):
+    assert is_valid(text, "search_space") == valid
+    assert is_valid(f"{{trial: {text}}}") == valid

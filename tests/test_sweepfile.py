@@ -6,6 +6,7 @@ import pytest
 
 from disentune import documents, space
 from disentune.errors import ConfigError
+from disentune.frameworks import FRAMEWORKS
 from disentune.sweepfile import Domain, read_sweep
 
 TRIAL = """\
@@ -82,6 +83,38 @@ arms:
     assert values(read, "part")["framework.beta"] == 3
     assert values(read, "part")["training.batch_size"] == 8
     assert values(read, "nested") == values(read, "part") | {"training.steps": 30, "framework.beta": 1}
+
+
+SCHEDULE = "{schedule: linear, initial: 0, final: 4, end: 5}"
+
+
+@pytest.mark.parametrize(("below", "above"), [("1", SCHEDULE), (SCHEDULE, "1"), (SCHEDULE, SCHEDULE)])
+def test_a_schedule_takes_the_place_of_a_number_and_a_number_that_of_a_schedule(sweep, below, above):
+    trial = TRIAL.replace("beta: 1", f"beta: {below}")
+    read = sweep(f"arms:\n  changed: {{framework.beta: {above}}}\n  kept: {{}}\n", trial=trial)
+    expected = {"1": (1, []), SCHEDULE: (0, ["beta"])}
+    for arm, written in (("changed", above), ("kept", below)):
+        config = space.trial_config({key: entry.value for key, entry in read.arms[arm].items()}, 0)
+        assert (config.framework.params.beta, list(config.framework.schedules)) == expected[written]
+
+
+def test_a_schedules_numbers_can_be_searched(sweep):
+    read = sweep(f"arms:\n  a: {{framework.beta: {SCHEDULE.replace('final: 4', 'final: {grid: [1, 2]}')}}}\n")
+    finals = [point.config.framework.schedules["beta"].final for point in space.points(read)]
+    assert finals == [1, 2]
+
+
+def test_a_schedule_or_choice_replaces_the_one_below_whole(sweep):
+    cyclic = "{schedule: cyclic, initial: 0, final: 4, period: 3}"
+    read = sweep(f"arms:\n  a: {{framework.beta: {cyclic}}}\n", trial=TRIAL.replace("beta: 1", f"beta: {SCHEDULE}"))
+    assert {key for key in read.arms["a"] if key.startswith("framework.beta")} == {
+        f"framework.beta.{part}" for part in ("schedule", "initial", "final", "period")
+    }
+
+
+def test_a_wrong_schedule_has_its_line(refusal):
+    found = refusal("arms:\n  a:\n    framework.beta: {schedule: linear, initial: 0, final: -4}\n")
+    assert found == [("sweeps/demo.yaml:10", "framework.beta.final: must be >= 0, got -4.0")]
 
 
 def test_replacing_a_section_forgets_the_keys_of_the_one_below(sweep):
@@ -366,11 +399,11 @@ arms:
     with pytest.raises(ConfigError) as caught:
         space.check(read_sweep(documents.Path("sweeps/demo.yaml")))
     first, *lines = str(caught.value).replace(">= 0.0,", ">= 0,").splitlines()
-    known = "batch_size, device, learning_rate, log_every, steps, threads"
+    known = "batch_size, compile, device, learning_rate, log_every, steps, threads"
     assert first == "sweeps/demo.yaml cannot run:"
     assert sorted(lines) == sorted([
         "  sweeps/demo.yaml:7         framework.name: unknown framework 'betavae'. Did you mean 'beta_vae'? "
-        "Known: ada_gvae, beta_vae",
+        f"Known: {', '.join(FRAMEWORKS.names())}",
         f"  search_spaces/beta.yaml:3  training.batchsize: unknown key. Did you mean 'batch_size'? Known: {known}",
         "  search_spaces/beta.yaml:5  framework.beta: must be >= 0, but the grid has -1",
     ])  # fmt: skip

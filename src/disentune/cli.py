@@ -106,15 +106,29 @@ def list_(
         return
     for title, catalogue in shown.items():
         out.print(f"[bold]{title}[/]")
-        for plugin in catalogue:
-            out.print(f"  {plugin.name:<12} {listing[title][plugin.name]}", markup=False)
-            if parameters := _parameters(plugin):
-                out.print(f"  {'':<12} {parameters}", markup=False)
+        width = max(len(name) for name in catalogue.names())
+        for plugin in sorted(catalogue, key=lambda plugin: plugin.name):
+            lines = [*_line_and_paper(listing[title][plugin.name]), _parameters(plugin)]
+            for number, line in enumerate(line for line in lines if line):
+                out.print(f"  {'' if number else plugin.name:<{width}}  {line}", markup=False)
+
+
+def _line_and_paper(summary: str) -> list[str]:
+    """`Title: paper: line` apart, the line first; another summary whole."""
+    parts = summary.split(": ", 2)
+    return [parts[2], parts[1]] if len(parts) == 3 else [summary]
 
 
 def _parameters(plugin: Any) -> str:
     fields = plugin.params.model_fields.items()
-    return ", ".join(f"{name} (required)" if f.is_required() else f"{name}={f.default}" for name, f in fields)
+    return ", ".join(f"{name} (required)" if f.is_required() else f"{name}={_yaml(f.default)}" for name, f in fields)
+
+
+def _yaml(default: Any) -> Any:
+    """As one would write it in a sweep: a named choice by its name alone."""
+    if default is None or isinstance(default, bool):
+        return {None: "null", True: "true", False: "false"}[default]
+    return getattr(default, "name", default)
 
 
 # ---- plan and run

@@ -4,7 +4,8 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
@@ -14,8 +15,9 @@ from disentune.frameworks import FRAMEWORKS
 from disentune.metrics import METRICS
 from disentune.models import MODELS
 from disentune.parameters import Mistake, validated
-from disentune.plugin import Catalogue, Count, Frozen
+from disentune.plugin import Catalogue, Count, Frozen, Setting
 from disentune.recon import RECONS
+from disentune.schedules import Constant, Scheduled
 
 ID_LENGTH = 16
 
@@ -40,6 +42,7 @@ class Training(Frozen):
     log_every: Count = Field(100, ge=1, description="steps between rows of losses")
     threads: Count = Field(1, ge=1, description="CPU threads; another number gives other bits")
     device: Literal["cpu", "cuda"] = "cpu"
+    compile: bool = Field(False, description="torch.compile the networks: other bits; pays from about 5000 steps on")
 
 
 class Evaluation(Frozen):
@@ -51,14 +54,16 @@ class Evaluation(Frozen):
 
 
 class Named(NamedTuple):
-    """A plug-in with its parameters."""
+    """A plug-in with its parameters; those with a schedule stand in `params` with a value of it."""
 
     plugin: Any
     params: Any
     name: str
+    schedules: Mapping[str, Any] = MappingProxyType({})
 
     def tree(self) -> dict[str, Any]:
-        return {"name": self.name, **self.params.model_dump()}
+        schedules = {key: schedule.model_dump() for key, schedule in self.schedules.items()}
+        return {"name": self.name, **self.params.model_dump(), **schedules}
 
 
 PLUGIN_SECTIONS: dict[str, Catalogue] = {
@@ -71,7 +76,8 @@ PLAIN_SECTIONS: dict[str, type[Frozen]] = {"training": Training, "evaluation": E
 SECTIONS = (*PLUGIN_SECTIONS, *PLAIN_SECTIONS, "loss_scale")
 LOSS_SCALES = ("sum", "mean")
 TRANSFORMS = ("standardise", "unit")
-LOSS_KEYS = ("loss", "recon", "kl", "loss_sum", "recon_sum", "kl_sum")
+WATCHED = "watch_"
+"""Begins the key of a number in a row that is neither a loss nor a metric: `watch_beta`."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,23 @@ class TrialConfig:
     def metric_keys(self) -> list[str]:
         return [key for metric in self.metrics for key in metric.plugin.keys]
 
+    def loss_keys(self) -> list[str]:
+        """What every row has: each loss in the trial's scale and in nats an image, and what the framework watches."""
+        framework = self.framework.plugin
+        losses = ["loss", "recon", *framework.parts]
+        return [*losses, *(f"{name}_sum" for name in losses), *(f"{WATCHED}{name}" for name in framework.watch)]
+
+    def setting(self) -> Setting:
+        return _setting(self.dataset, self.model, self.training)
+
+    def framework_params(self, step: int) -> Any:
+        """The framework's parameters at the update with this number, counted from 1."""
+        framework, steps = self.framework, self.training.steps
+        if not framework.schedules:
+            return framework.params
+        values = {key: schedule.at(step - 1, steps) for key, schedule in framework.schedules.items()}
+        return framework.params.model_copy(update=values)
+
     def evaluates_at(self, step: int) -> bool:
         every = self.evaluation.every
         return step == self.training.steps or (every is not None and step % every == 0)
@@ -131,7 +154,7 @@ class TrialConfig:
         seed = tree.get("seed")
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
             mistakes.append(Mistake("seed", "must be a whole number >= 0", seed, True))
-        mistakes += _mismatches(transform, **{key: value for key, value in named.items() if key != "framework"})
+        mistakes += _mismatches(transform, training=plain["training"], **named)
         if mistakes:
             raise Invalid(mistakes)
         return cls(transform=transform, metrics=metrics, loss_scale=scale, seed=seed, **named, **plain)  # type: ignore
@@ -176,8 +199,47 @@ def _named(catalogue: Catalogue, section: Any, prefix: str, mistakes: list[Mista
         mistakes.append(Mistake(f"{prefix}.name", str(error)))
         return None
     tree = {key: value for key, value in section.items() if key != "name"}
-    params = validated(plugin.params, tree, prefix, mistakes)
-    return None if params is None else Named(plugin, params, name)
+    schedules = _schedules(plugin.params, tree, prefix, mistakes) if prefix == "framework" else {}
+    params = _checked(plugin.params, tree, schedules, prefix, mistakes)
+    moving = {key: schedule for key, schedule in schedules.items() if not isinstance(schedule, Constant)}
+    return Named(plugin, params, name, moving) if params else None
+
+
+def _schedules(params: type[Frozen], tree: Mapping[str, Any], prefix: str, mistakes: list[Mistake]) -> dict[str, Any]:
+    """The schedule of each key that has one; None when it is wrong, with its mistakes appended."""
+    written = {key: value for key, value in tree.items() if isinstance(value, Mapping) and "schedule" in value}
+    return {
+        key: _schedule(params.model_fields.get(key), value, f"{prefix}.{key}", mistakes)
+        for key, value in written.items()
+        if key in params.model_fields
+    }
+
+
+def _schedule(field: Any, value: Any, key: str, mistakes: list[Mistake]) -> Any:
+    if float not in (field.annotation, *get_args(field.annotation)):
+        mistakes.append(Mistake(key, "cannot follow a schedule: only numbers with a fraction can"))
+        return None
+    found: list[Mistake] = []
+    scheduled = validated(Scheduled, {"value": value}, "", found)
+    mistakes += [mistake._replace(key=mistake.key.replace("value", key, 1)) for mistake in found]
+    return scheduled.value if scheduled else None
+
+
+def _checked(
+    params: type[Frozen], tree: Mapping[str, Any], schedules: Mapping[str, Any], prefix: str, mistakes: list[Mistake]
+) -> Any:
+    """Checked at both ends of its schedules; of a wrong schedule nothing more is said."""
+    right = {key: schedule for key, schedule in schedules.items() if schedule is not None}
+    wrong = {f"{prefix}.{key}" for key in schedules.keys() - right.keys()}
+    checked = None
+    for end in ("final", "initial") if right else ("initial",):
+        found: list[Mistake] = []
+        values = {key: getattr(schedule, end) for key, schedule in right.items()}
+        checked = validated(params, {**tree, **values}, prefix, found)
+        ends = {f"{prefix}.{key}": f"{prefix}.{key}.{end}" for key in right}
+        found = [mistake._replace(key=ends.get(mistake.key, mistake.key)) for mistake in found]
+        mistakes += [mistake for mistake in found if mistake.key not in wrong and mistake not in mistakes]
+    return checked
 
 
 def _metrics(evaluation: Evaluation | None, mistakes: list[Mistake]) -> tuple[Named, ...]:
@@ -192,19 +254,32 @@ def _metrics(evaluation: Evaluation | None, mistakes: list[Mistake]) -> tuple[Na
     return metrics
 
 
-def _mismatches(transform: str, dataset: Any, model: Any, recon: Any) -> Iterable[Mistake]:
+def _mismatches(
+    transform: str, dataset: Any, model: Any, framework: Any, recon: Any, training: Any
+) -> Iterable[Mistake]:
     """Sections that are right by themselves and wrong together."""
-    if recon and recon.plugin.needs_unit_range and transform != "unit":
+    if recon and recon.plugin.needs_unit_range(recon.params) and transform != "unit":
         yield Mistake("recon.name", f"'{recon.name}' needs targets in [0, 1]: set dataset.transform: unit")
     if not dataset:
         return
     shape = dataset.plugin.shape(dataset.params)
     for key, named in (("model.name", model), ("recon.name", recon)):
         if named:
-            try:
-                named.plugin.check(shape, named.params)
-            except ValueError as error:
-                yield Mistake(key, str(error))
+            yield from _refusal(key, named, shape)
+    if framework and model and training:
+        yield from _refusal("framework", framework, _setting(dataset, model, training))
+
+
+def _refusal(key: str, named: Named, world: Any) -> Iterable[Mistake]:
+    try:
+        named.plugin.check(world, named.params)
+    except ValueError as error:
+        yield Mistake(key, str(error))
+
+
+def _setting(dataset: Named, model: Named, training: Training) -> Setting:
+    shape, sizes = dataset.plugin.shape(dataset.params), dataset.plugin.factor_sizes(dataset.params)
+    return Setting(shape, model.params.latents, training.batch_size, sizes)
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Diagonal Gaussians: samples and divergences (Kingma & Welling, ICLR 2014, Eq. 10 and appendix B)."""
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -36,3 +38,9 @@ def symmetric_kl(q: Posterior, p: Posterior) -> Tensor:
 def nats_per_image(divergence: Tensor) -> Tensor:
     """(n, d) -> scalar: mean over the batch of the sum over latents."""
     return divergence.sum() / len(divergence)
+
+
+def log_density(q: Posterior, z: Tensor) -> Tensor:
+    """log q(z) of each latent, in nats; q and z are broadcast against each other."""
+    squares = (z - q.mean).square() * torch.exp(-q.logvar)
+    return -(math.log(2 * math.pi) + q.logvar + squares) / 2

@@ -1,9 +1,9 @@
 """Checking parameters: from pydantic's errors to sentences for people, every mistake at once."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from disentune.errors import ConfigError, Problem, did_you_mean
 from disentune.plugin import Catalogue, Frozen, P
@@ -35,17 +35,23 @@ _WORDING = {
     "literal_error": "must be one of {expected}",
     "too_short": "must have at least {min_length} item(s)",
     "too_long": "must have at most {max_length} item(s)",
+    "union_tag_not_found": "is required, but not set",
+    "union_tag_invalid": "must be one of {expected_tags}, got '{tag}'",
+    "model_attributes_type": "must be a mapping",
 }
-_SAYS_ALL = ("missing", "extra_forbidden", "value_error")
+_SAYS_ALL = ("missing", "extra_forbidden", "value_error", "union_tag_not_found", "union_tag_invalid")
 
 
-def _mistake(error: Any, prefix: str, params: type[Frozen]) -> Mistake:
+def _mistake(error: Any, prefix: str, params: type[Frozen], tree: Any) -> Mistake:
     kind, context = error["type"], error.get("ctx", {})
-    key = ".".join([prefix, *map(str, error["loc"])]).strip(".")
+    path = _path(error["loc"], tree)
+    key = ".".join([prefix, *path]).strip(".")
     if kind == "extra_forbidden":
-        unknown_key = str(error["loc"][-1])
-        known = list(params.model_fields)
-        text = f"unknown key.{did_you_mean(unknown_key, known)} Known: {', '.join(sorted(known))}"
+        known = _known(params, error["loc"][:-1])
+        text = f"unknown key.{did_you_mean(path[-1], known)} Known: {', '.join(sorted(known))}"
+    elif kind in ("union_tag_invalid", "union_tag_not_found"):
+        key += f".{context['discriminator'].strip(chr(39))}"
+        text = _WORDING[kind].format(**context)
     elif kind == "value_error":
         text = str(context["error"])
     else:
@@ -53,12 +59,47 @@ def _mistake(error: Any, prefix: str, params: type[Frozen]) -> Mistake:
     return Mistake(key, text, error["input"], kind not in _SAYS_ALL)
 
 
+def _path(location: tuple[int | str, ...], tree: Any) -> list[str]:
+    """Where a mistake stands in the user's file; pydantic also names the kind that `name` or `schedule` chose."""
+    path: list[str] = []
+    for part in location:
+        node = tree if isinstance(tree, Mapping) else {"name": tree}
+        if part not in node and part in (node.get("name"), node.get("schedule")):
+            continue
+        path.append(str(part))
+        tree = node.get(part)
+    return path
+
+
+def _known(params: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """The keys that stand at a location, where again a part may be the kind that was chosen."""
+    models = [params]
+    for part in location:
+        models = [
+            below
+            for model in models
+            for below in (_models(model.model_fields[part].annotation) if part in model.model_fields else [model])
+            if part in model.model_fields or part in _kinds(model)
+        ]
+    return [key for model in models for key in model.model_fields]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    options = get_args(annotation) or (annotation,)
+    return [option for option in options if isinstance(option, type) and issubclass(option, BaseModel)]
+
+
+def _kinds(model: type[BaseModel]) -> list[str]:
+    tags = [field for key, field in model.model_fields.items() if key in ("name", "schedule")]
+    return [kind for field in tags for kind in get_args(field.annotation)]
+
+
 def validated(params: type[Frozen], tree: Any, prefix: str, mistakes: list[Mistake]) -> Any:
     """An instance of `params`, or None with its mistakes appended."""
     try:
         return params.model_validate(tree)
     except ValidationError as error:
-        mistakes += [_mistake(detail, prefix, params) for detail in error.errors()]
+        mistakes += [_mistake(detail, prefix, params, tree) for detail in error.errors()]
         return None
 
 

@@ -5,9 +5,10 @@ record in a package of theirs, named by its import path: `my_package.my_vae:FRAM
 """
 
 import importlib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +35,11 @@ Count = Annotated[int, BeforeValidator(_integral)]
 """A whole number; `1e5` counts as one."""
 
 
+def spelled_out(value: Any) -> Any:
+    """A name alone is short for a mapping with that name."""
+    return {"name": value} if isinstance(value, str) else value
+
+
 # ---- data sets
 
 
@@ -46,6 +52,8 @@ class FactorImages(Protocol):
     mean: tuple[float, ...]
     """Per channel, of pixels in [0, 1]."""
     std: tuple[float, ...]
+    categorical: tuple[str, ...]
+    """Names of the factors whose values have no order, such as a shape."""
 
     def __len__(self) -> int: ...
 
@@ -60,6 +68,7 @@ class Dataset:
     params: type[Frozen]
     shape: Callable[[Any], Shape]
     """Shape of an image; known before any image is made, so that a config can be checked for nothing."""
+    factor_sizes: Callable[[Any], tuple[int, ...]]
     open: Callable[[Any], FactorImages]
 
 
@@ -95,7 +104,8 @@ class Model:
 
     name: str
     params: type[Frozen]
-    build: Callable[[Shape, Any, torch.Generator], AutoEncoder]
+    build: Callable[[Shape, int, Any, torch.Generator], AutoEncoder]
+    """(shape of an image, channels that the decoder gives, params, generator); the recon loss says how many."""
     check: Callable[[Shape, Any], None] = lambda shape, params: None
     """Raises ValueError when images of this shape do not fit, saying which do."""
 
@@ -110,17 +120,34 @@ class Recon:
     name: str
     params: type[Frozen]
     per_image: Callable[[Tensor, Tensor, Any], Tensor]
-    """(decoder's output (n, c, h, w), target (n, c, h, w), params) -> sum over pixels (n,)."""
+    """(decoder's output (n, channels, h, w), target (n, c, h, w), params) -> sum over pixels (n,)."""
     distance: Callable[[Tensor, Tensor, Any], Tensor]
     """(images (n, c, h, w), images (n, c, h, w), params) -> (n,): the same loss between two images."""
-    to_image: Callable[[Tensor], Tensor] = lambda output: output
+    to_image: Callable[[Tensor, Any], Tensor] = lambda output, params: output
     """The decoder's output as an image in the target's units."""
-    needs_unit_range: bool = False
-    """True when targets must lie in [0, 1]: `dataset.transform: unit`."""
+    channels: Callable[[int, Any], int] = lambda channels, params: channels
+    """How many channels the decoder must give for images of so many: more than these when it says how sure it is."""
+    needs_unit_range: Callable[[Any], bool] = lambda params: False
+    """Whether targets must lie in [0, 1]: `dataset.transform: unit`."""
     check: Callable[[Shape, Any], None] = lambda shape, params: None
 
 
 # ---- frameworks
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a trial has settled around its framework; known before any image is made."""
+
+    shape: Shape
+    latents: int
+    batch_size: int
+    factor_sizes: tuple[int, ...]
+
+    @property
+    def population(self) -> int:
+        """Images in the data set."""
+        return math.prod(self.factor_sizes)
 
 
 @dataclass(frozen=True)
@@ -131,6 +158,11 @@ class Batch:
     pair: Tensor | None
     recon: Callable[[Tensor, Tensor], Tensor]
     """(decoder's output, target) -> mean over the batch of the sum over pixels; a scalar."""
+    population: int
+    """Images in the data set that the batch was drawn from."""
+
+
+State = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -138,8 +170,15 @@ class Step:
     """Where training stands; `rng` gives this step's noise and nothing else does."""
 
     number: int
+    """From 1: the update that this step makes."""
     steps: int
     rng: np.random.Generator
+    state: State = field(default_factory=dict)
+    """What the last step left in `Losses.state`; at first the framework's `state`."""
+    extra: Any = None
+    """The module of the framework's `extra`, if it has one."""
+    helper: Any = None
+    """The network of the framework's `helper`, if it has one."""
 
 
 @dataclass(frozen=True)
@@ -153,17 +192,52 @@ class Losses:
     latent: Tensor
     """Every term on latents, already weighted."""
     parts: Mapping[str, Tensor] = field(default_factory=dict)
-    """The same terms one by one and unweighted, for the row; `kl` first."""
+    """The same terms one by one and unweighted, for the row: the names of `Framework.parts`."""
+    watch: Mapping[str, Tensor] = field(default_factory=dict)
+    """Numbers for the row that are no nats an image, so that no scale applies: the names of `Framework.watch`."""
+    helper: Tensor | None = None
+    """What the helper network minimises, computed on detached codes."""
+    state: State = field(default_factory=dict)
+    """What the next step finds in `Step.state`."""
+
+
+@dataclass(frozen=True)
+class Helper:
+    """A network that is trained beside the model by an optimiser of its own, such as a discriminator.
+
+    The loop keeps the two apart: `latent` moves only the model, `Losses.helper` only the helper.
+    """
+
+    build: Callable[[Setting, Any, torch.Generator], nn.Module]
+    optimiser: Callable[[Iterable[nn.Parameter], Any], torch.optim.Optimizer]
+    """(parameters, params) -> the optimiser."""
+
+
+Images = Callable[[int], Tensor]
+"""How many -> that many images (n, c, h, w) of the data set, in the transform's units; all when it has fewer."""
 
 
 @dataclass(frozen=True)
 class Framework:
-    """`loss` is pure: equal inputs, equal losses. With `draws="pair"`, params has a field `pairs`: the pair law."""
+    """`loss` is pure: equal inputs, equal losses.
+
+    With a field or property `pairs` in its params that is not None, partners are drawn by that law (`pairs.py`).
+    """
 
     name: str
     params: type[Frozen]
     loss: Callable[[AutoEncoder, Batch, Any, Step], Losses]
-    draws: Literal["single", "pair"] = "single"
+    parts: tuple[str, ...] = ("kl",)
+    """Names of `Losses.parts`, known before anything runs."""
+    watch: tuple[str, ...] = ()
+    """Names of `Losses.watch`."""
+    extra: Callable[[Setting, Any, torch.Generator, Images], nn.Module | None] | None = None
+    """Parameters that the loss needs besides the model's, trained with them; gives None when these params need none."""
+    helper: Helper | None = None
+    state: Callable[[Any], State] = lambda params: {}
+    """Numbers that pass from step to step, before the first one."""
+    check: Callable[[Setting, Any], None] = lambda setting, params: None
+    """Raises ValueError when this setting cannot serve, saying what can."""
 
 
 # ---- metrics

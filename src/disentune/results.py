@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 
-from disentune.config import LOSS_KEYS, SECTIONS, flattened
+from disentune.config import SECTIONS, WATCHED, flattened
 from disentune.errors import ConfigError, unknown
 from disentune.ledger import Run, find_run, write_atomically
 from disentune.settings import Objective
@@ -85,13 +85,13 @@ def read(run: Run, only: Iterable[str] | None = None) -> Results:
 
 
 def evaluated(metrics: Collection[str]) -> list[str]:
-    """The metric keys that are not losses. Each loss stands in a row twice, as `kl` and `kl_sum`."""
+    """The keys of metrics. Each loss stands in a row twice, as `kl` and `kl_sum`; watched numbers say so."""
     return [key for key in metrics if not _is_loss(key, metrics)]
 
 
 def _is_loss(key: str, metrics: Collection[str]) -> bool:
     twin = key.removesuffix("_sum") if key.endswith("_sum") else f"{key}_sum"
-    return key in LOSS_KEYS or twin in metrics
+    return key in ("loss", "recon") or key.startswith(WATCHED) or twin in metrics
 
 
 def _number(value: Any) -> float:

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from disentune.config import LOSS_SCALES, PLAIN_SECTIONS, PLUGIN_SECTIONS, TRANSFORMS
 from disentune.metrics import METRICS
 from disentune.plugin import Catalogue, Frozen
+from disentune.schedules import Scheduled
 from disentune.settings import SCHEDULERS, SEARCHES, Settings
 from disentune.sweepfile import DOMAINS, MOST_SEEDS, NAME, SPACE_NAME, Domain
 
@@ -95,13 +96,59 @@ def _is_number(leaf: Schema) -> bool:
     return leaf.get("type") in ("integer", "number") or any(_is_number(part) for part in leaf.get("anyOf", ()))
 
 
-def _searchable(key: str, leaf: Schema) -> Schema:
-    """The values of a list to choose from are checked like a single value; only numbers have ranges."""
+def _searchable(key: str, leaf: Schema, below: Iterable[str] = ()) -> Schema:
+    """The values of a list to choose from are checked like a single value; only numbers have ranges.
+
+    With keys `below`, a mapping of these may stand in its place: a schedule, or a named choice with its parameters.
+    """
     notes = {part: schema for part, schema in leaf.items() if part in ("description", "default")}
-    value = {part: schema for part, schema in leaf.items() if part not in notes}
+    value = _short({part: schema for part, schema in leaf.items() if part not in notes})
     items = {"items": {"$ref": f"#/$defs/{key}/anyOf/0"}}
     domain = "domain" if _is_number(leaf) else "list"
-    return {**notes, "anyOf": [value, {"$ref": f"#/$defs/{domain}", "properties": {"grid": items, "choice": items}}]}
+    options = [value, {"$ref": f"#/$defs/{domain}", "properties": {"grid": items, "choice": items}}]
+    mapping = _object({part: {"$ref": f"#/$defs/{key}.{part}"} for part in below})
+    return {**notes, "anyOf": [*options, mapping] if below else options}
+
+
+def _short(leaf: Schema) -> Schema:
+    """A named choice as its name alone."""
+    names = [name for kind in _kinds(leaf) for name in _constants(kind["properties"].get("name", {}))]
+    return {"enum": list(dict.fromkeys(names))} if names else leaf
+
+
+def _kinds(leaf: Schema) -> list[Schema]:
+    """The mappings that may stand in a leaf's place."""
+    if leaf.get("type") == "object" and "properties" in leaf:
+        return [leaf]
+    return [kind for word in ("anyOf", "oneOf") for option in leaf.get(word, ()) for kind in _kinds(option)]
+
+
+def _constants(leaf: Schema) -> list[Any]:
+    return [leaf["const"]] if "const" in leaf else leaf.get("enum", [])
+
+
+def _below(section: str, leaf: Schema) -> dict[str, Schema]:
+    """The keys of the mappings that may stand in a leaf's place; any number of a framework may follow a schedule."""
+    if section == "framework" and _is_fraction(leaf):
+        kinds = _kinds(_properties(Scheduled)["value"])
+        return {key: {"$ref": f"#/$defs/schedule.{key}"} for key in _union(kinds)}
+    return _union(_kinds(leaf))
+
+
+def _union(kinds: Iterable[Schema]) -> dict[str, Schema]:
+    """The keys of several mappings, each with what any of them takes."""
+    options: dict[str, list[Schema]] = {}
+    for kind in kinds:
+        for key, part in kind["properties"].items():
+            options.setdefault(key, []).append(part)
+    for tag in ("name", "schedule"):
+        if tag in options:
+            options[tag] = [{"enum": [value for part in options[tag] for value in _constants(part)]}]
+    return {key: _any_of(parts) for key, parts in options.items()}
+
+
+def _is_fraction(leaf: Schema) -> bool:
+    return leaf.get("type") == "number" or any(_is_fraction(part) for part in leaf.get("anyOf", ()))
 
 
 # ---- sections
@@ -141,6 +188,13 @@ def _leaves(section: str) -> dict[str, Schema]:
     return {key: _any_of(leaves) for key, leaves in options.items()}
 
 
+def _dotted(section: str) -> dict[str, Schema]:
+    """The section's keys, and the keys of the mappings that may stand in their place."""
+    leaves = _leaves(section)
+    nested = {f"{key}.{part}": below for key, leaf in leaves.items() for part, below in _below(section, leaf).items()}
+    return leaves | nested
+
+
 def _section(section: str) -> Schema:
     """With a plug-in's name, the keys of that plug-in; without one, of any; with a user's own, all keys."""
     properties = {key: {"$ref": f"#/$defs/{section}.{key}"} for key in _leaves(section)}
@@ -169,7 +223,7 @@ def _names_own(key: str) -> Schema:
 def _layer() -> Schema:
     """Sections nested or dotted, side by side. Unknown dotted keys pass only beside the own plug-in they belong to."""
     sections = [*PLUGIN_SECTIONS, *PLAIN_SECTIONS]
-    keys = ["loss_scale", *sections, *(f"{section}.{key}" for section in sections for key in _leaves(section))]
+    keys = ["loss_scale", *sections, *(f"{section}.{key}" for section in sections for key in _dotted(section))]
     return {
         "type": "object",
         "properties": {key: {"$ref": f"#/$defs/{key}"} for key in keys},
@@ -180,7 +234,7 @@ def _layer() -> Schema:
 
 def _refuses_dotted(section: str) -> Schema:
     nested = {"required": [section], "properties": {section: _names_own("name")}}
-    known = {"enum": [f"{section}.{key}" for key in _leaves(section)]}
+    known = {"enum": [f"{section}.{key}" for key in _dotted(section)]}
     strange = {"propertyNames": {"anyOf": [known, {"not": {"pattern": f"^{section}[.]"}}]}}
     return {"if": {"not": {"anyOf": [_names_own(f"{section}.name"), nested]}}, "then": strange}
 
@@ -194,8 +248,11 @@ def _definitions() -> dict[str, Schema]:
     }
     for section in (*PLUGIN_SECTIONS, *PLAIN_SECTIONS):
         definitions[section] = _section(section)
-        for key, leaf in _leaves(section).items():
-            definitions[f"{section}.{key}"] = _searchable(f"{section}.{key}", leaf)
+        for key, leaf in _dotted(section).items():
+            below = () if "." in key else _below(section, leaf)
+            definitions[f"{section}.{key}"] = leaf if "$ref" in leaf else _searchable(f"{section}.{key}", leaf, below)
+    for key, leaf in _union(_kinds(_properties(Scheduled)["value"])).items():
+        definitions[f"schedule.{key}"] = _searchable(f"schedule.{key}", leaf)
     return definitions
 
 

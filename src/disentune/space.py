@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from disentune.config import LOSS_KEYS, Invalid, TrialConfig, nested
+from disentune.config import Invalid, TrialConfig, nested
 from disentune.errors import ConfigError, Problem, did_you_mean
 from disentune.parameters import Mistake, worded
 from disentune.randomness import stream
@@ -259,7 +259,7 @@ def _located(sweep: SweepFile, arm: str, mistake: Mistake) -> Problem:
 
 def _setting_problems(sweep: SweepFile, arm: str, config: TrialConfig) -> Iterator[Problem]:
     """Settings that do not go with what the trials of an arm report."""
-    settings, known = sweep.settings, [*config.metric_keys(), *LOSS_KEYS]
+    settings, known = sweep.settings, [*config.metric_keys(), *config.loss_keys()]
     objective = settings.objective
     if objective and objective.metric not in known:
         near = did_you_mean(objective.metric, known)
@@ -287,4 +287,6 @@ def _cut_problems(sweep: SweepFile, config: TrialConfig, metric: str) -> Iterato
 
 def reporting_interval(config: TrialConfig, metric: str) -> int:
     """Steps between two rows that have this metric."""
-    return config.training.log_every if metric in LOSS_KEYS else config.evaluation.every or config.training.steps
+    return (
+        config.training.log_every if metric in config.loss_keys() else config.evaluation.every or config.training.steps
+    )

@@ -20,7 +20,7 @@ from disentune.ledger import Run
 from disentune.planner import Planner
 from disentune.settings import Resources
 from disentune.space import Point
-from disentune.sweepfile import SweepFile
+from disentune.sweepfile import Domain, SweepFile
 
 # Ray reads these when it is imported: our ledger takes the place of its loggers, snapshots and signal handling.
 _RAY_SETTINGS = {
@@ -103,6 +103,7 @@ def launch(
     """Runs what is unfinished. Raises ConfigError when another driver holds the run or the resources do not exist."""
     if not address:
         _assert_enough({"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()}, sweep.settings.resources)
+        _assert_compiler(sweep)
     with run.locked() as session:
         run.record(sweep)
         if retry_failed:
@@ -220,6 +221,17 @@ def _connect(ray: Any, address: str | None) -> None:
     except (ConnectionError, RuntimeError, ValueError) as error:
         where = f"--address {address}: no Ray cluster answers there" if address else "a local Ray could not be started"
         raise ConfigError(f"{where} ({str(error).strip().splitlines()[0]})") from None
+
+
+def _assert_compiler(sweep: SweepFile) -> None:
+    """torch.compile writes C++ and has it compiled."""
+    entries = [arm["training.compile"] for arm in sweep.arms.values() if "training.compile" in arm]
+    wanted = [e for e in entries if True in (e.value.values if isinstance(e.value, Domain) else [e.value])]
+    if wanted and not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "clang++")):
+        raise ConfigError(
+            f"{wanted[0].where} training.compile: torch.compile needs a C++ compiler, and this machine has none; "
+            "install g++, or set training.compile: false"
+        )
 
 
 def _assert_enough(available: dict[str, float], wanted: Resources) -> None:

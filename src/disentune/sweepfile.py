@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from disentune import documents
-from disentune.config import PLUGIN_SECTIONS, SECTIONS
+from disentune.config import SECTIONS
 from disentune.documents import Document
 from disentune.errors import ConfigError, Problem, did_you_mean, unknown
 from disentune.parameters import Mistake, validated, worded
@@ -86,15 +86,21 @@ class Entry:
 
 @dataclass(frozen=True)
 class Layer:
-    """Dotted keys of one mapping in one file. A section given as a mapping with a name replaces the section
-    below it; a dotted key (`recon.alpha`) changes that key alone."""
+    """Dotted keys of one mapping in one file. A mapping with a name or a schedule replaces what stands below it
+    under its key; a dotted key (`recon.alpha`) changes that key alone."""
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
     replaces: frozenset[str] = frozenset()
 
     def over(self, lower: "Layer") -> "Layer":
-        kept = {key: entry for key, entry in lower.entries.items() if key.split(".")[0] not in self.replaces}
+        kept = {key: entry for key, entry in lower.entries.items() if not self._hides(key)}
         return Layer({**kept, **self.entries}, lower.replaces | self.replaces)
+
+    def _hides(self, key: str) -> bool:
+        """A single value hides the mapping that stood there before, and a mapping the single value."""
+        above = {key.rsplit(".", n)[0] for n in range(1, key.count(".") + 1)}
+        below = any(own.startswith(f"{key}.") for own in self.entries)
+        return below or bool(above & self.entries.keys()) or bool((above | {key}) & self.replaces)
 
 
 @dataclass(frozen=True)
@@ -141,16 +147,14 @@ class _Builder:
             self.complain(document.where(path), "must be a mapping of dotted keys")
             return Layer()
         entries: dict[str, Entry] = {}
-        replaces = set()
+        replaces: set[str] = set()
         for key, value in tree.items():
             section = key.split(".")[0]
             where = document.where((*path, key))
             if section not in SECTIONS:
                 self._unknown_section(where, key, section)
                 continue
-            if key in PLUGIN_SECTIONS and isinstance(value, Mapping) and "name" in value:
-                replaces.add(key)
-            self._flatten(document, key, value, (*path, key), entries)
+            self._flatten(document, key, value, (*path, key), entries, replaces)
         return Layer(entries, frozenset(replaces))
 
     def _unknown_section(self, where: str, key: str, section: str) -> None:
@@ -160,7 +164,13 @@ class _Builder:
             self.complain(where, f"{key}: unknown key.{did_you_mean(section, SECTIONS)} Known: {', '.join(SECTIONS)}")
 
     def _flatten(
-        self, document: Document, key: str, value: Any, path: documents.Path_, entries: dict[str, Entry]
+        self,
+        document: Document,
+        key: str,
+        value: Any,
+        path: documents.Path_,
+        entries: dict[str, Entry],
+        replaces: set[str],
     ) -> None:
         where = document.where(path)
         if key in entries and path not in document.elsewhere:
@@ -174,8 +184,10 @@ class _Builder:
             if domain is not None:
                 entries[key] = Entry(domain, where)
         else:
+            if "name" in value or "schedule" in value:
+                replaces.add(key)
             for part, below in value.items():
-                self._flatten(document, f"{key}.{part}", below, (*path, part), entries)
+                self._flatten(document, f"{key}.{part}", below, (*path, part), entries, replaces)
 
     def _report(self, mistakes: Iterable[Mistake], where: str) -> None:
         for mistake in mistakes:

@@ -1,7 +1,8 @@
 """The loop: a generator of progress that can stop at any step and go on, to the bit. Knows nothing of Ray or disks.
 
 Every step draws its batch and its noise from generators made from (seed, step) alone, so a training has no hidden
-random state: the model, the optimiser, the step and the sums of the current row are all there is to save.
+random state: the model, the optimisers, what the framework hands on from step to step, the step and the sums of the
+current row are all there is to save.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from disentune import evaluation
-from disentune.config import TrialConfig
+from disentune.config import WATCHED, TrialConfig
 from disentune.data.factors import FactorGrid
-from disentune.data.pairs import PAIR_LAWS
 from disentune.plugin import AutoEncoder, Batch, FactorImages, Losses, Step
 from disentune.randomness import stream, torch_seed
 from disentune.transforms import transform
@@ -40,8 +40,10 @@ class _Sums:
     steps: int = 0
 
     def add(self, losses: Losses) -> None:
-        values = torch.stack([losses.recon, losses.latent, *losses.parts.values()]).detach().double()
-        self.names = ["recon", "latent", *losses.parts]
+        named = {"recon": losses.recon, "latent": losses.latent, **losses.parts}
+        named |= {f"{WATCHED}{name}": value for name, value in losses.watch.items()}
+        values = torch.stack([*named.values()]).detach().double()
+        self.names = [*named]
         self.total = values if self.total is None else self.total.add_(values)
         self.steps += 1
 
@@ -53,6 +55,33 @@ class _Sums:
         return dict(zip(self.names, means, strict=True))
 
 
+@dataclass
+class _Helper:
+    """A framework's helper network and its own optimiser."""
+
+    network: nn.Module
+    parameters: list[nn.Parameter]
+    optimiser: torch.optim.Optimizer
+
+    def improve(self, loss: Tensor | None) -> None:
+        assert loss is not None, "a framework with a helper gives the helper's loss"
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward(inputs=self.parameters)
+        self.optimiser.step()
+
+
+def compiled(model: AutoEncoder) -> AutoEncoder:
+    """The same weights behind compiled networks, for training alone: one graph for each size of batch."""
+    encoder: Any = torch.compile(model.encoder, dynamic=False)
+    decoder: Any = torch.compile(model.decoder, dynamic=False)
+    return AutoEncoder(encoder, decoder, model.latents)
+
+
+def _restore(optimiser: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    groups = optimiser.state_dict()["param_groups"]  # the learning rate is the config's, not the state's
+    optimiser.load_state_dict({"state": dict(state), "param_groups": groups})
+
+
 class Training:
     """One trial's live objects; made from its config alone, or from its config and a saved state."""
 
@@ -61,32 +90,72 @@ class Training:
         self.device = torch.device(config.training.device)
         self.data: FactorImages = config.dataset.plugin.open(config.dataset.params)
         self.grid = FactorGrid(self.data.factor_names, self.data.factor_sizes)
+        self.ordered = np.array([name not in self.data.categorical for name in self.data.factor_names])
         self.transform = transform(config.transform, self.data, self.device)
-        generator = torch.Generator().manual_seed(torch_seed(config.seed, "weights"))
-        build = config.model.plugin.build
-        self.model: AutoEncoder = build(self.data.shape, config.model.params, generator).to(self.device)
-        self.optimiser = torch.optim.Adam(self.model.parameters(), lr=config.training.learning_rate, fused=True)
+        self.model = self._model()
+        self.network = compiled(self.model) if config.training.compile else self.model
+        self.extra = self._extra()
+        self.trained = [*self.model.parameters(), *(self.extra.parameters() if self.extra else ())]
+        self.optimiser = torch.optim.Adam(self.trained, lr=config.training.learning_rate, fused=True)
+        self.helper = self._helper()
+        self.framework_state = dict(config.framework.plugin.state(config.framework.params))
         self.sums = _Sums()
         self._table_indices: np.ndarray | None = None
         if state is not None:
             self._load(state)
 
+    def _generator(self, purpose: str) -> torch.Generator:
+        return torch.Generator().manual_seed(torch_seed(self.config.seed, purpose))
+
+    def _model(self) -> AutoEncoder:
+        model, recon = self.config.model, self.config.recon
+        channels = recon.plugin.channels(self.data.shape[0], recon.params)
+        built = model.plugin.build(self.data.shape, channels, model.params, self._generator("weights"))
+        return built.to(self.device)
+
+    def _extra(self) -> nn.Module | None:
+        framework, setting = self.config.framework, self.config.setting()
+        if framework.plugin.extra is None:
+            return None
+        built = framework.plugin.extra(setting, framework.params, self._generator("extra"), self._images)
+        return None if built is None else built.to(self.device)
+
+    def _helper(self) -> "_Helper | None":
+        framework, setting = self.config.framework, self.config.setting()
+        if framework.plugin.helper is None:
+            return None
+        network = framework.plugin.helper.build(setting, framework.params, self._generator("helper")).to(self.device)
+        parameters = list(network.parameters())
+        return _Helper(network, parameters, framework.plugin.helper.optimiser(parameters, framework.params))
+
     # state
 
     def state(self) -> dict[str, Any]:
         """Everything that resuming needs. Tensors are the live ones: save them before the next step."""
-        return {
+        state = {
             "step": self.step,
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict()["state"],
             "sums": {"names": self.sums.names, "total": self.sums.total, "steps": self.sums.steps},
+            "framework": self.framework_state,
         }
+        if self.extra:
+            state["extra"] = self.extra.state_dict()
+        if self.helper:
+            state["helper"] = self.helper.network.state_dict()
+            state["helper_optimiser"] = self.helper.optimiser.state_dict()["state"]
+        return state
 
     def _load(self, state: Mapping[str, Any]) -> None:
         self.step = state["step"]
         self.model.load_state_dict(state["model"])
-        groups = self.optimiser.state_dict()["param_groups"]  # the learning rate is the config's, not the state's
-        self.optimiser.load_state_dict({"state": state["optimiser"], "param_groups": groups})
+        _restore(self.optimiser, state["optimiser"])
+        if self.extra:
+            self.extra.load_state_dict(state["extra"])
+        if self.helper:
+            self.helper.network.load_state_dict(state["helper"])
+            _restore(self.helper.optimiser, state["helper_optimiser"])
+        self.framework_state = {name: value.to(self.device) for name, value in state["framework"].items()}
         total = state["sums"]["total"]
         self.sums = _Sums(list(state["sums"]["names"]), None if total is None else total.to(self.device).clone(),
                           state["sums"]["steps"])  # fmt: skip
@@ -103,13 +172,27 @@ class Training:
 
     def _advance(self) -> None:
         self.step += 1
-        config = self.config
-        step = Step(self.step, config.training.steps, stream(config.seed, "noise", self.step))
-        losses = config.framework.plugin.loss(self.model, self._batch(), config.framework.params, step)
+        losses = self._losses()
         self.optimiser.zero_grad(set_to_none=True)
-        self._objective(losses.recon, losses.latent).backward()
+        self._objective(losses.recon, losses.latent).backward(inputs=self.trained)
         self.optimiser.step()
+        if self.helper:
+            self.helper.improve(losses.helper)
+        self.framework_state = {name: value.detach() for name, value in losses.state.items()}
         self.sums.add(losses)
+
+    def _losses(self) -> Losses:
+        config = self.config
+        step = Step(
+            number=self.step,
+            steps=config.training.steps,
+            rng=stream(config.seed, "noise", self.step),
+            state=self.framework_state,
+            extra=self.extra,
+            helper=self.helper.network if self.helper else None,
+        )
+        params = config.framework_params(self.step)
+        return config.framework.plugin.loss(self.network, self._batch(), params, step)
 
     def _objective(self, recon: Any, latent: Any) -> Any:
         """The one place where `loss_scale` acts."""
@@ -120,12 +203,18 @@ class Training:
     def _batch(self) -> Batch:
         rng, size = stream(self.config.seed, "data", self.step), self.config.training.batch_size
         indices = rng.integers(len(self.data), size=size)
-        if self.config.framework.plugin.draws == "single":
-            return Batch(self.transform(self.data.images(indices, rng)), None, self._recon)
-        law = PAIR_LAWS[self.config.framework.params.pairs]
-        partners = self.grid.index(law(self.grid.factors(indices), self.grid.sizes, rng))
+        law = getattr(self.config.framework.params, "pairs", None)
+        if law is None:
+            return Batch(self.transform(self.data.images(indices, rng)), None, self._recon, len(self.data))
+        partners = self.grid.index(law.draw(self.grid.factors(indices), self.grid.sizes, self.ordered, rng))
         both = self.transform(self.data.images(np.concatenate([indices, partners]), rng))
-        return Batch(both[:size], both[size:], self._recon)
+        return Batch(both[:size], both[size:], self._recon, len(self.data))
+
+    def _images(self, count: int) -> Tensor:
+        """For a framework that looks at the data before it starts."""
+        rng, size = stream(self.config.seed, "images"), len(self.data)
+        indices = np.arange(size) if size <= count else rng.integers(size, size=count)
+        return self.transform(self.data.images(indices, rng))
 
     def _recon(self, output: Tensor, target: Tensor) -> Tensor:
         return self.config.recon.plugin.per_image(output, target, self.config.recon.params).sum() / len(target)
@@ -148,10 +237,11 @@ class Training:
         pixels, latents = (prod(self.data.shape), self.model.latents) if self.config.loss_scale == "mean" else (1, 1)
         loss = self._objective(means["recon"], means["latent"])
         row = {"loss": loss, "recon": means["recon"] / pixels}
-        parts = {name: value for name, value in means.items() if name not in ("recon", "latent")}
+        parts = {name: means[name] for name in self.config.framework.plugin.parts}
         row |= {name: value / latents for name, value in parts.items()}
         row |= {"loss_sum": loss * pixels, "recon_sum": means["recon"]}
-        return row | {f"{name}_sum": value for name, value in parts.items()}
+        row |= {f"{name}_sum": value for name, value in parts.items()}
+        return row | {name: value for name, value in means.items() if name.startswith(WATCHED)}
 
     def table(self) -> evaluation.Table:
         if self._table_indices is None:

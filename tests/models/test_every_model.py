@@ -11,7 +11,7 @@ pytestmark = pytest.mark.parametrize("name", MODELS.names())
 
 def built(name, seed=0, shape=SHAPE, latents=5):
     model = MODELS[name]
-    return model.build(shape, model.params(latents=latents), torch.Generator().manual_seed(seed))
+    return model.build(shape, shape[0], model.params(latents=latents), torch.Generator().manual_seed(seed))
 
 
 def images(n=2, shape=SHAPE):

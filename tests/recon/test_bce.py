@@ -31,5 +31,5 @@ def test_a_wrong_black_or_white_pixel_costs_the_clamped_probability():
 
 
 def test_targets_must_lie_in_the_unit_range():
-    assert RECON.needs_unit_range
-    assert RECON.to_image(torch.zeros(1)).item() == 0.5
+    assert RECON.needs_unit_range(Params())
+    assert RECON.to_image(torch.zeros(1), Params()).item() == 0.5

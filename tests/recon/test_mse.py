@@ -19,4 +19,4 @@ def test_one_moved_square_costs_two_squares():
 
 
 def test_any_range_will_do():
-    assert not RECON.needs_unit_range
+    assert not RECON.needs_unit_range(Params())

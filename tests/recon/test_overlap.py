@@ -1,19 +1,31 @@
 """The overlap loss against direct convolution and autograd, in float64."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
 from scipy.signal import convolve2d
+from torch.distributions import Bernoulli, Laplace, Normal
+from torch.nn.functional import conv2d
 
 from disentune.data import load
 from disentune.data.factors import FactorGrid
+from disentune.recon.bce import SURE
 from disentune.recon.overlap import RECON, Params, blur_matrix
 
 # facts of the paper's code: 64x64, box of radius 31, alpha 3969; one square moved in a middle row, error / 12288
 FROM_0 = [0, 0.03668, 0.07578, 0.11487, 0.15885, 0.19795, 0.23704, 0.27614]
 FROM_3 = [0.11487, 0.07578, 0.03668, 0, 0.04157, 0.08066, 0.11976, 0.15885]
-CASES = [("box", 2, (5, 8)), ("box", 4, (8, 8)), ("gaussian", 4, (9, 6)), ("gaussian", 1, (4, 4)), ("box", 7, (8, 8))]
+BLURS = [("box", 2, (5, 8)), ("box", 4, (8, 8)), ("gaussian", 4, (9, 6)), ("gaussian", 1, (4, 4)), ("box", 7, (8, 8))]
+LOSSES = ["mse", "mae", "bce", "normal"]
+PIXELS = {  # (shown, target) -> loss of each pixel; logits have become probabilities before
+    "mse": lambda shown, target: (shown - target).square(),
+    "mae": lambda shown, target: -Laplace(shown, 1.0).log_prob(target) - math.log(2),
+    "bce": lambda shown, target: -Bernoulli(probs=shown, validate_args=False).log_prob(target),
+    "normal": lambda shown, target: -Normal(shown, 1.0).log_prob(target),
+}
 
 
 def kernel_2d(kernel, radius):
@@ -22,57 +34,104 @@ def kernel_2d(kernel, radius):
     return np.outer(line, line) / np.outer(line, line).sum()
 
 
-def slow_loss(output, target, params):
-    error = output - target
-    blurred = [[convolve2d(plane, kernel_2d(params.kernel, params.radius), "same") for plane in one] for one in error]
-    return (error**2).sum(axis=(1, 2, 3)) + params.alpha * (np.array(blurred) ** 2).sum(axis=(1, 2, 3))
+def by_scipy(images, params):
+    kernel = kernel_2d(params.kernel, params.radius)
+    return torch.tensor(np.array([[convolve2d(plane, kernel, "same") for plane in one] for one in images.numpy()]))
 
 
-@pytest.fixture(params=CASES, ids=str)
-def case(request):
-    kernel, radius, size = request.param
+def by_torch(images, params):
+    kernel = torch.from_numpy(kernel_2d(params.kernel, params.radius))
+    weight = kernel.expand(images.shape[1], 1, *kernel.shape)
+    return conv2d(images, weight, padding=params.radius, groups=images.shape[1])
+
+
+def equation_11(output, target, params, blur):
+    pixel = PIXELS[params.loss]
+    shown = torch.sigmoid(output) if params.loss == "bce" else output
+    both = pixel(shown, target) + params.alpha * pixel(blur(shown, params), blur(target, params))
+    return both.sum(dim=(1, 2, 3))
+
+
+@pytest.fixture(params=BLURS, ids=str)
+def blur(request):
+    return request.param
+
+
+@pytest.fixture(params=LOSSES)
+def case(request, blur):
+    """Output, target and params."""
+    kernel, radius, size = blur
     rng = np.random.default_rng(0)
-    return rng.normal(size=(3, 2, *size)), rng.normal(size=(3, 2, *size)), Params(kernel=kernel, radius=radius, alpha=9)
+    output, target = torch.tensor(rng.normal(size=(3, 2, *size))), torch.tensor(rng.random(size=(3, 2, *size)))
+    return output, target, Params(loss=request.param, kernel=kernel, radius=radius, alpha=9)
 
 
 def test_the_value_is_that_of_direct_convolution(case):
     output, target, params = case
-    value = RECON.per_image(torch.from_numpy(output), torch.from_numpy(target), params)
-    np.testing.assert_allclose(value.numpy(), slow_loss(output, target, params), rtol=1e-12)
+    torch.testing.assert_close(
+        RECON.per_image(output, target, params), equation_11(*case, by_scipy), rtol=1e-12, atol=0
+    )
 
 
-def test_the_gradient_is_that_of_autograd_through_the_blur(case):
+def test_the_gradients_are_those_of_autograd_through_the_blur(case):
     output, target, params = case
-    blurs = [torch.from_numpy(blur_matrix(size, params.kernel, params.radius)) for size in output.shape[2:]]
+    weights = torch.arange(1.0, 4.0, dtype=torch.float64)  # images of a batch may weigh differently
 
-    def gradient(loss):
-        x = torch.from_numpy(output).requires_grad_()
-        weights = torch.arange(1.0, 4.0, dtype=torch.float64)  # images of a batch may weigh differently
-        return torch.autograd.grad((weights * loss(x - torch.from_numpy(target))).sum(), x)[0]
+    def gradients(loss):
+        pair = output.clone().requires_grad_(), target.clone().requires_grad_()
+        return torch.autograd.grad((weights * loss(*pair)).sum(), pair)
 
-    def plain(error):
-        blurred = blurs[0] @ error @ blurs[1]
-        return (error.square() + params.alpha * blurred.square()).sum(dim=(1, 2, 3))
-
-    ours = gradient(lambda error: RECON.per_image(error, torch.zeros_like(error), params))
-    torch.testing.assert_close(ours, gradient(plain))
+    ours = gradients(lambda x, y: RECON.per_image(x, y, params))
+    torch.testing.assert_close(ours, gradients(lambda x, y: equation_11(x, y, params, by_torch)))
 
 
-def test_the_gradient_reaches_the_target_too():
-    x, y = (torch.ones(1, 1, 4, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    RECON.per_image(2 * x, y, Params(radius=1, alpha=1)).sum().backward()
-    torch.testing.assert_close(x.grad, -2 * y.grad)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_without_alpha_it_is_the_pixel_wise_loss(loss):
+    output, target = torch.rand(2, 3, 1, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    shown = torch.sigmoid(output) if loss == "bce" else output
+    expected = PIXELS[loss](shown, target).sum(dim=(1, 2, 3))
+    torch.testing.assert_close(RECON.per_image(output, target, Params(loss=loss, radius=2, alpha=0)), expected)
+
+
+@pytest.mark.parametrize("loss", ["mse", "mae", "normal"])
+def test_the_gradient_counts_as_a_constant(loss):
+    x = torch.ones(1, 1, 4, 4, requires_grad=True)
+    value = RECON.per_image(x, torch.zeros(1, 1, 4, 4), Params(loss=loss, radius=1, alpha=1)).sum()
+    (slope,) = torch.autograd.grad(value, x, create_graph=True)
+    assert not slope.requires_grad
+
+
+def test_squared_error_is_the_default():
+    assert Params(radius=1, alpha=1).loss == "mse"
+
+
+def test_only_cross_entropy_takes_logits_and_targets_of_the_unit_range():
+    for loss in LOSSES:
+        params = Params(loss=loss, radius=1, alpha=1)
+        assert RECON.needs_unit_range(params) == (loss == "bce")
+        assert RECON.to_image(torch.zeros(1), params).item() == (0.5 if loss == "bce" else 0)
+
+
+@pytest.mark.parametrize("kernel", ["box", "gaussian"])
+def test_white_images_that_round_beyond_one_still_have_a_cross_entropy(kernel):
+    """In float32 the weights of some windows add up to more than 1; which ones is up to the machine."""
+    white = torch.ones(1, 1, 64, 64)
+    for radius in range(1, 64):
+        assert RECON.per_image(40 * white, white, Params(loss="bce", kernel=kernel, radius=radius, alpha=1)) >= 0
+
+
+def test_a_blurred_pixel_that_is_surely_wrong_costs_the_clamped_probability():
+    params, pixel = Params(loss="bce", kernel="gaussian", radius=1, alpha=2), torch.ones(1, 1, 1, 1).double()
+    seen = blur_matrix(1, "gaussian", 1).item() ** 2  # the share of the kernel that falls inside
+    loss = RECON.per_image(-100 * pixel, pixel, params).item()
+    expected = 100 + 2 * (-seen * math.log(SURE) - (1 - seen) * math.log1p(-SURE))
+    assert loss == pytest.approx(expected)
 
 
 def test_blur_weights_sum_to_one_inside_and_to_less_at_the_border():
     rows = blur_matrix(9, "box", 2).sum(axis=1)
     np.testing.assert_allclose(rows, [0.6, 0.8, 1, 1, 1, 1, 1, 0.8, 0.6])
     assert blur_matrix(99, "gaussian", 8).sum(axis=1)[49] == pytest.approx(1)
-
-
-def test_without_alpha_it_is_the_squared_error():
-    x, y = torch.randn(2, 3, 1, 6, 6, dtype=torch.float64)
-    torch.testing.assert_close(RECON.per_image(x, y, Params(radius=2, alpha=0)), (x - y).square().sum(dim=(1, 2, 3)))
 
 
 @pytest.mark.parametrize(("origin", "expected"), [(0, FROM_0), (3, FROM_3)])
@@ -90,16 +149,9 @@ def test_blurring_orders_what_squared_error_cannot():
     assert (distance.diff() > 0).all()
 
 
-def test_a_first_use_without_gradients_does_not_spoil_later_ones():
-    params = Params(radius=2, alpha=3)
-    with torch.inference_mode():
-        RECON.per_image(torch.ones(1, 1, 13, 17), torch.zeros(1, 1, 13, 17), params)
-    x = torch.ones(1, 1, 13, 17, requires_grad=True)
-    RECON.per_image(x, torch.zeros(1, 1, 13, 17), params).sum().backward()
-    assert x.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("wrong", [{"radius": 0}, {"alpha": -1}, {"kernel": "sinc"}, {"radius": 1.5}])
+@pytest.mark.parametrize(
+    "wrong", [{"radius": 0}, {"alpha": -1}, {"kernel": "sinc"}, {"loss": "bernoulli"}, {"radius": 1.5}]
+)
 def test_wrong_parameters_are_refused(wrong):
     with pytest.raises(ValidationError):
         Params(**({"radius": 2, "alpha": 1} | wrong))

@@ -65,7 +65,8 @@ class XYSquares:
     def __init__(self, params: Params):
         self.params = params
         self.factor_names = FACTORS[: 2 * params.squares]
-        self.factor_sizes = (params.places,) * len(self.factor_names)
+        self.factor_sizes = factor_sizes(params)
+        self.categorical: tuple[str, ...] = ()
         self.shape = shape(params)
         self.mean, self.std = statistics(params)
         self._grid = FactorGrid(self.factor_names, self.factor_sizes)
@@ -90,6 +91,10 @@ class XYSquares:
 
 def shape(params: Params) -> Shape:
     return (3 if params.rgb else 1, params.image_size, params.image_size)
+
+
+def factor_sizes(params: Params) -> tuple[int, ...]:
+    return (params.places,) * (2 * params.squares)
 
 
 def _corners(params: Params) -> np.ndarray:
@@ -133,4 +138,4 @@ def _moments(params: Params, lit: np.ndarray, images: np.ndarray) -> tuple[float
     return float(mean), float(std) or 1.0
 
 
-DATASET = Dataset(name="xysquares", params=Params, shape=shape, open=XYSquares)
+DATASET = Dataset(name="xysquares", params=Params, shape=shape, factor_sizes=factor_sizes, open=XYSquares)

@@ -5,51 +5,44 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
-from disentune.gaussian import kl_to_prior, nats_per_image, sample, symmetric_kl
+from disentune.frameworks.adaptive import Divergence, aggregate, shared_latents
+from disentune.frameworks.paired import both_images, check_pairs, halves
+from disentune.gaussian import kl_to_prior, nats_per_image, sample
+from disentune.pairs import Original, Pairs
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Posterior, Step
 
 
 class Params(Frozen):
-    """`ratio` sets the threshold between a pair's smallest divergence (0) and its largest (1)."""
+    """`ratio` sets the threshold between a pair's smallest divergence (0) and its largest (1).
+
+    `divergence: kl` is disentanglement_lib's, `symmetric_kl` disent's. `averaging: as_published` takes the second
+    image's mean for both, so that the first one's does not enter; variances are averaged all the same. disent did so
+    from October 2021 to June 2022, and the models of Michlo et al., IJCAI 2023, were almost certainly trained with it.
+    """
 
     beta: float = Field(ge=0)
     ratio: float = Field(0.5, ge=0, le=1)
-    pairs: Literal["original"] = "original"
+    divergence: Divergence = "symmetric_kl"
+    averaging: Literal["mean", "as_published"] = "mean"
+    pairs: Pairs = Original()
 
 
-def shared_latents(q: Posterior, p: Posterior, ratio: float) -> Tensor:
-    """Which latents a pair shares, (n, d): the divergence lies below the pair's threshold; the largest never does."""
-    with torch.no_grad():
-        divergence = symmetric_kl(q, p)
-        low, high = torch.aminmax(divergence, dim=1, keepdim=True)
-        return divergence < low + ratio * (high - low)
-
-
-def average(q: Posterior, p: Posterior) -> Posterior:
-    """Mean of the means and mean of the variances (Bouchacourt et al., AAAI 2018, as Ada-GVAE uses it)."""
-    return Posterior((q.mean + p.mean) / 2, torch.logaddexp(q.logvar, p.logvar) - math.log(2))
-
-
-def aggregate(q: Posterior, p: Posterior, ratio: float) -> Posterior:
-    """Both posteriors of each pair, one batch under the other, (2n, d), the shared latents averaged."""
-    shared, mid = shared_latents(q, p, ratio), average(q, p)
-    means = [torch.where(shared, mid.mean, own.mean) for own in (q, p)]
-    logvars = [torch.where(shared, mid.logvar, own.logvar) for own in (q, p)]
-    return Posterior(torch.cat(means), torch.cat(logvars))
+def average(first: Posterior, second: Posterior, averaging: str = "mean") -> Posterior:
+    """Mean of the means and mean of the variances (Hosoya, IJCAI 2019)."""
+    mean = second.mean if averaging == "as_published" else (first.mean + second.mean) / 2
+    return Posterior(mean, torch.logaddexp(first.logvar, second.logvar) - math.log(2))
 
 
 def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses:
-    """Mean over the two observations of reconstruction + beta * KL, with aggregated posteriors."""
-    assert batch.pair is not None, "the loop draws pairs for a framework with draws='pair'"
-    x = torch.cat([batch.x, batch.pair])
-    encoded = model.encode(x)
-    (first, second), (first_logvar, second_logvar) = encoded.mean.chunk(2), encoded.logvar.chunk(2)
-    q = aggregate(Posterior(first, first_logvar), Posterior(second, second_logvar), params.ratio)
+    """Mean over the two images of reconstruction + beta * KL, with aggregated posteriors."""
+    x = both_images(batch)
+    first, second = halves(model.encode(x))
+    shared = shared_latents(first, second, params.ratio, params.divergence)
+    q = aggregate(first, second, average(first, second, params.averaging), shared)
     recon = batch.recon(model.decode(sample(q, step.rng)), x)
     kl = nats_per_image(kl_to_prior(q))
     return Losses(recon, params.beta * kl, {"kl": kl})
 
 
-FRAMEWORK = Framework(name="ada_gvae", params=Params, loss=loss, draws="pair")
+FRAMEWORK = Framework(name="ada_gvae", params=Params, loss=loss, check=check_pairs)

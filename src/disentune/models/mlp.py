@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from disentune.models.initialise import initialised
+from disentune.initialise import initialised
 from disentune.plugin import AutoEncoder, Count, Frozen, Model, Shape
 
 
@@ -26,12 +26,12 @@ def _layers(sizes: list[int]) -> list[nn.Module]:
     return layers[:-1]
 
 
-def build(shape: Shape, params: Params, generator: torch.Generator) -> AutoEncoder:
-    pixels, hidden = math.prod(shape), [params.width] * params.depth
+def build(shape: Shape, channels: int, params: Params, generator: torch.Generator) -> AutoEncoder:
+    output, hidden = (channels, *shape[1:]), [params.width] * params.depth
 
     def network() -> AutoEncoder:
-        encoder = nn.Sequential(nn.Flatten(), *_layers([pixels, *hidden, 2 * params.latents]))
-        decoder = nn.Sequential(*_layers([params.latents, *hidden, pixels]), nn.Unflatten(1, shape))
+        encoder = nn.Sequential(nn.Flatten(), *_layers([math.prod(shape), *hidden, 2 * params.latents]))
+        decoder = nn.Sequential(*_layers([params.latents, *hidden, math.prod(output)]), nn.Unflatten(1, output))
         return AutoEncoder(encoder, decoder, params.latents)
 
     return initialised(network, generator)

@@ -1,6 +1,6 @@
 """Reconstruction losses, each also the distance between images that it implies."""
 
 from disentune.plugin import Catalogue, Recon
-from disentune.recon import bce, mse, overlap
+from disentune.recon import bce, mae, mse, normal, overlap
 
-RECONS = Catalogue("reconstruction loss", Recon, [bce.RECON, mse.RECON, overlap.RECON])
+RECONS = Catalogue("reconstruction loss", Recon, [bce.RECON, mae.RECON, mse.RECON, normal.RECON, overlap.RECON])

@@ -16,7 +16,7 @@ class Params(Frozen):
 
 def per_image(output: Tensor, target: Tensor, params: Params) -> Tensor:
     """Sum over pixels of the cross-entropy of a target in [0, 1], (n,)."""
-    return binary_cross_entropy_with_logits(output, target, reduction="none").flatten(1).sum(dim=1)
+    return binary_cross_entropy_with_logits(output, target, reduction="none").sum(dim=(1, 2, 3))
 
 
 def distance(a: Tensor, b: Tensor, params: Params) -> Tensor:
@@ -24,6 +24,16 @@ def distance(a: Tensor, b: Tensor, params: Params) -> Tensor:
     return per_image(torch.logit(a, eps=SURE), b, params)
 
 
+def to_image(output: Tensor, params: Params) -> Tensor:
+    """Probabilities."""
+    return torch.sigmoid(output)
+
+
 RECON = Recon(
-    name="bce", params=Params, per_image=per_image, distance=distance, to_image=torch.sigmoid, needs_unit_range=True
+    name="bce",
+    params=Params,
+    per_image=per_image,
+    distance=distance,
+    to_image=to_image,
+    needs_unit_range=lambda params: True,
 )

@@ -12,7 +12,7 @@ class Params(Frozen):
 
 def per_image(output: Tensor, target: Tensor, params: Params) -> Tensor:
     """Sum over pixels of the squared error, (n,)."""
-    return mse_loss(output, target, reduction="none").flatten(1).sum(dim=1)
+    return mse_loss(output, target, reduction="none").sum(dim=(1, 2, 3))
 
 
 RECON = Recon(name="mse", params=Params, per_image=per_image, distance=per_image)

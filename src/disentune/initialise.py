@@ -1,24 +1,25 @@
 """Weights from a given generator, whatever state torch's global one is in."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import nn
 
-from disentune.plugin import AutoEncoder
+M = TypeVar("M", bound=nn.Module)
 
 
-def initialised(build: Callable[[], AutoEncoder], generator: torch.Generator) -> AutoEncoder:
+def initialised(build: Callable[[], M], generator: torch.Generator) -> M:
     """Weights Xavier-normal (Glorot & Bengio, AISTATS 2010, Eq. 12, as a normal law), biases 0.
 
     On the meta device, torch's own initialisation neither costs time nor draws from the global generator.
     """
     with torch.device("meta"):
-        model = build()
-    model.to_empty(device="cpu")
-    for parameter in model.parameters():
+        module = build()
+    module.to_empty(device="cpu")
+    for parameter in module.parameters():
         if parameter.dim() > 1:
             nn.init.xavier_normal_(parameter, generator=generator)
         else:
             nn.init.zeros_(parameter)
-    return model
+    return module

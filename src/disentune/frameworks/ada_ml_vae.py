@@ -1,0 +1,49 @@
+"""Ada-ML-VAE: Locatello et al., ICML 2020, section 4: as Ada-GVAE, but averaging precisions, not variances."""
+
+import math
+
+import torch
+from pydantic import Field
+
+from disentune.frameworks.adaptive import Divergence, aggregate, shared_latents
+from disentune.frameworks.paired import both_images, check_pairs, halves
+from disentune.gaussian import kl_to_prior, nats_per_image, sample
+from disentune.pairs import Original, Pairs
+from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Posterior, Step
+
+
+class Params(Frozen):
+    """`ratio` sets the threshold between a pair's smallest divergence (0) and its largest (1).
+
+    `divergence: kl` is disentanglement_lib's, `symmetric_kl` disent's.
+    """
+
+    beta: float = Field(ge=0)
+    ratio: float = Field(0.5, ge=0, le=1)
+    divergence: Divergence = "symmetric_kl"
+    pairs: Pairs = Original()
+
+
+def product(first: Posterior, second: Posterior) -> Posterior:
+    """Precision-weighted mean of the means, and the harmonic mean of the variances v and w, 2 v w / (v + w).
+
+    A normalised product of densities (Bouchacourt et al., AAAI 2018) would have half that variance: as in
+    disentanglement_lib and disent, the precision is the mean of both, not their sum.
+    """
+    share = torch.sigmoid(second.logvar - first.logvar)  # of the first one in both precisions
+    logvar = math.log(2) - torch.logaddexp(-first.logvar, -second.logvar)
+    return Posterior(torch.lerp(second.mean, first.mean, share), logvar)
+
+
+def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses:
+    """Mean over the two images of reconstruction + beta * KL, with aggregated posteriors."""
+    x = both_images(batch)
+    first, second = halves(model.encode(x))
+    shared = shared_latents(first, second, params.ratio, params.divergence)
+    q = aggregate(first, second, product(first, second), shared)
+    recon = batch.recon(model.decode(sample(q, step.rng)), x)
+    kl = nats_per_image(kl_to_prior(q))
+    return Losses(recon, params.beta * kl, {"kl": kl})
+
+
+FRAMEWORK = Framework(name="ada_ml_vae", params=Params, loss=loss, check=check_pairs)

@@ -1,0 +1,37 @@
+"""Adaptive sharing (Locatello et al., ICML 2020, section 4): which latents a pair has in common, found per pair."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from disentune.gaussian import kl, symmetric_kl
+from disentune.plugin import Posterior
+
+Divergence = Literal["symmetric_kl", "kl"]
+"""disent's symmetric KL, or disentanglement_lib's KL(first || second)."""
+
+DIVERGENCES = {"symmetric_kl": symmetric_kl, "kl": kl}
+
+
+def below_threshold(divergence: Tensor, ratio: float) -> Tensor:
+    """Strictly below low + ratio * (high - low) of its own row, (n, d); the largest never is.
+
+    disentanglement_lib says the same the other way round: at the threshold or above, a latent keeps its own posterior.
+    It takes twice the KL, but a common factor moves nothing across the threshold.
+    """
+    low, high = torch.aminmax(divergence, dim=1, keepdim=True)
+    return divergence < low + ratio * (high - low)
+
+
+@torch.no_grad()
+def shared_latents(first: Posterior, second: Posterior, ratio: float, divergence: Divergence) -> Tensor:
+    """Which latents each pair shares, (n, d)."""
+    return below_threshold(DIVERGENCES[divergence](first, second), ratio)
+
+
+def aggregate(first: Posterior, second: Posterior, average: Posterior, shared: Tensor) -> Posterior:
+    """Both posteriors of each pair, one batch under the other, (2n, d), with the average in the shared latents."""
+    means = [torch.where(shared, average.mean, own.mean) for own in (first, second)]
+    logvars = [torch.where(shared, average.logvar, own.logvar) for own in (first, second)]
+    return Posterior(torch.cat(means), torch.cat(logvars))

@@ -1,0 +1,25 @@
+"""What frameworks of pairs share: both images as one batch, and back."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from disentune.plugin import Batch, Posterior, Setting
+
+
+def both_images(batch: Batch) -> Tensor:
+    """(2n, c, h, w): the first images, and under them their partners."""
+    assert batch.pair is not None, "the loop draws partners for params with `pairs`"
+    return torch.cat([batch.x, batch.pair])
+
+
+def halves(q: Posterior) -> tuple[Posterior, Posterior]:
+    """(2n, d) of both images -> (n, d) of the first ones, (n, d) of their partners."""
+    (first, second), (first_logvar, second_logvar) = q.mean.chunk(2), q.logvar.chunk(2)
+    return Posterior(first, first_logvar), Posterior(second, second_logvar)
+
+
+def check_pairs(setting: Setting, params: Any) -> None:
+    """Raises ValueError when the pair law cannot serve the data set's factors."""
+    params.pairs.check(setting.factor_sizes)

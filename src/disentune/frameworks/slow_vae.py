@@ -1,0 +1,69 @@
+"""SlowVAE: Klindt et al., ICLR 2021, section 4: codes of a pair differ by a sparse step, drawn from a Laplace law."""
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from disentune.frameworks.paired import both_images, check_pairs, halves
+from disentune.gaussian import kl_to_prior, nats_per_image, sample
+from disentune.pairs import Laplace, Pairs
+from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Posterior, Step
+
+
+class Params(Frozen):
+    """The paper's weights: they multiply terms of a pair, so half of each falls on an image.
+
+    A pair costs two reconstructions, `beta` times the KL of one image to N(0, 1), and `gamma` times the KL of the
+    other to Laplace(mean of the first's code, `rate`). With `directions: mean`, either image may be the earlier one,
+    with equal chance. The released code is `as_published`: it adds the cross-entropies of both directions, but
+    subtracts the entropy of one, so the pull towards the partner is twice what gamma says.
+    """
+
+    beta: float = Field(1.0, ge=0)
+    gamma: float = Field(10.0, ge=0)
+    rate: float = Field(6.0, gt=0, description="of the Laplace law: its inverse scale; larger is sparser")
+    directions: Literal["mean", "as_published"] = "mean"
+    pairs: Pairs = Laplace()
+
+
+def cross_entropy_with_laplace(mean: Tensor, logvar: Tensor, rate: float) -> Tensor:
+    """-E log Laplace(z; 0, rate) for z of N(mean, exp(logvar)), elementwise: rate * E|z| - log(rate / 2).
+
+    E|z| = s sqrt(2 / pi) exp(-t^2 / 2) + mean erf(t / sqrt 2) with deviation s and t = mean / s. Beyond t = 40 the
+    exponential is 0 and erf 1 in double precision; the clamps keep 0 * inf out of values and gradients.
+    """
+    logvar = logvar.clamp(min=-100)  # a deviation of e^-50 counts as none
+    t = (mean * torch.exp(-logvar / 2)).clamp(-40, 40)
+    size = math.sqrt(2 / math.pi) * torch.exp((logvar - t.square()) / 2) + mean * torch.erf(t / math.sqrt(2))
+    return rate * size - math.log(rate / 2)
+
+
+def entropy(q: Posterior) -> Tensor:
+    """Of each latent, (n, d), in nats."""
+    return (q.logvar + math.log(2 * math.pi * math.e)) / 2
+
+
+def transition(q: Posterior, p: Posterior, params: Params) -> Tensor:
+    """KL of each image's posterior to the Laplace law around its partner's mean, one under the other, (2n, d).
+
+    Gradients reach both means.
+    """
+    steps = torch.cat([q.mean - p.mean, p.mean - q.mean])
+    both = Posterior(steps, torch.cat([q.logvar, p.logvar]))
+    counted = 2 if params.directions == "as_published" else 1
+    return counted * cross_entropy_with_laplace(both.mean, both.logvar, params.rate) - entropy(both)
+
+
+def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses:
+    """Mean over both images of reconstruction + beta / 2 * KL + gamma / 2 * transition: half of a pair's loss."""
+    x = both_images(batch)
+    q = model.encode(x)
+    recon = batch.recon(model.decode(sample(q, step.rng)), x)
+    kl, moved = nats_per_image(kl_to_prior(q)), nats_per_image(transition(*halves(q), params))
+    return Losses(recon, (params.beta * kl + params.gamma * moved) / 2, {"kl": kl, "transition": moved})
+
+
+FRAMEWORK = Framework(name="slow_vae", params=Params, loss=loss, parts=("kl", "transition"), check=check_pairs)

@@ -1,0 +1,33 @@
+"""Convolutional network for 64x64 images: Burgess et al. 2018, "Understanding disentangling in beta-VAE".
+
+As published in its appendix: four convolutions of 32 channels, 4x4 and stride 2, then two dense layers of 256 units;
+the decoder is the transpose. The padding, not given there, is 1, which halves exactly. Multiples of 16 fit as well.
+"""
+
+import torch
+from pydantic import Field
+
+from disentune.models.convolutional import Architecture, Stage, network
+from disentune.plugin import AutoEncoder, Count, Frozen, Model, Shape
+
+ARCHITECTURE = Architecture(
+    "conv64_burgess",
+    down=(Stage(32, 4, 1), Stage(32, 4, 1), Stage(32, 4, 1), Stage(32, 4, 1)),
+    up=(32, 32, 32, 32),
+    dense=2,
+)
+
+
+class Params(Frozen):
+    latents: Count = Field(ge=1)
+
+
+def check(shape: Shape, params: Params) -> None:
+    ARCHITECTURE.check(shape)
+
+
+def build(shape: Shape, channels: int, params: Params, generator: torch.Generator) -> AutoEncoder:
+    return network(ARCHITECTURE, shape, channels, params.latents, generator)
+
+
+MODEL = Model(name="conv64_burgess", params=Params, build=build, check=check)

@@ -1,0 +1,43 @@
+"""Parameters with which the conformance suite runs each framework; at least one set for each."""
+
+from typing import Any
+
+EXAMPLES: dict[str, list[dict[str, Any]]] = {
+    "ada_gvae": [
+        {"beta": 0.7},
+        {"beta": 0.7, "ratio": 0.2, "divergence": "kl", "pairs": "uniform_k"},
+        {"beta": 0.7, "averaging": "as_published", "pairs": {"name": "fixed_k", "k": 2}},
+    ],
+    "ada_ml_vae": [{"beta": 0.7}, {"beta": 0.7, "ratio": 0.2, "divergence": "kl", "pairs": "laplace"}],
+    "ae": [{}],
+    "annealed_vae": [{"c_max": 4, "gamma": 5, "ramp": 100}],
+    "beta_tc_vae": [{"beta": 3}, {"beta": 3, "estimator": "mss"}],
+    "beta_vae": [{"beta": 0.7}],
+    "control_vae": [{"kl_target": 2}, {"kl_target": 0.5, "ki": 0.01, "anti_windup": "released", "beta_max": 3}],
+    "decomposition_vae": [
+        {"beta": 0.7, "alpha": 0.5},
+        {"beta": 0.7, "alpha": 0.5, "prior": {"name": "isotropic", "scale": 2}, "divergence": "mmd_imq"},
+        {"beta": 0.7, "prior": "anisotropic"},
+        {"beta": 0.7, "alpha": 0.5, "prior": {"name": "anisotropic", "learned": True, "take": "as_released"}},
+        {"beta": 0.7, "alpha": 0.5, "prior": {"name": "anisotropic", "learned": True}, "divergence": "mmd_imq"},
+        {"beta": 0.7, "alpha": 0.5, "prior": {"name": "student_t", "nu": 5}},
+        {"beta": 0.7, "alpha": 5, "prior": {"name": "spike_and_slab", "share": 0.8}, "divergence": "mmd_imq"},
+    ],
+    "dip_vae_i": [{"lambda_od": 2}, {"lambda_od": 2, "lambda_d": 3}],
+    "dip_vae_ii": [{"lambda_od": 2}, {"lambda_od": 2, "lambda_d": 3}],
+    "factor_vae": [
+        {"gamma": 3, "width": 8, "depth": 2},
+        {"gamma": 3, "width": 8, "depth": 2, "permuted": "same_batch"},
+    ],
+    "info_vae": [{"alpha": 0.3, "lambda_z": 5}, {"alpha": -0.5, "lambda_z": 5, "kernel": "imq"}],
+    "pcl": [{}, {"features": "raw", "pairs": {"name": "laplace", "rate": 2.0}}],
+    "slow_vae": [{}, {"beta": 0.7, "gamma": 2, "rate": 3, "directions": "as_published", "pairs": "original"}],
+}
+
+FALLS: dict[str, str] = {"annealed_vae": "recon", "control_vae": "recon", "factor_vae": "recon"}
+"""What training must bring down where that is not the whole `loss`, because the loss itself changes with the step."""
+UNDECODED = {"pcl"}
+"""Frameworks without a reconstruction: the decoder learns nothing."""
+NOISELESS = {"ae"}
+"""Frameworks that draw nothing."""
+CASES = [(name, number) for name, sets in EXAMPLES.items() for number in range(len(sets))]
