@@ -18,7 +18,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"beta": 0.7, "alpha": 0.5},
         {"beta": 0.7, "alpha": 0.5, "prior": {"name": "isotropic", "scale": 2}, "divergence": "mmd_imq"},
         {"beta": 0.7, "prior": "anisotropic"},
-        {"beta": 0.7, "alpha": 0.5, "prior": {"name": "anisotropic", "learned": True, "take": "as_released"}},
+        {"beta": 0.7, "alpha": 0.5, "prior": {"name": "anisotropic", "learned": True}},
         {"beta": 0.7, "alpha": 0.5, "prior": {"name": "anisotropic", "learned": True}, "divergence": "mmd_imq"},
         {"beta": 0.7, "alpha": 0.5, "prior": {"name": "student_t", "nu": 5}},
         {"beta": 0.7, "alpha": 5, "prior": {"name": "spike_and_slab", "share": 0.8}, "divergence": "mmd_imq"},

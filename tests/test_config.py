@@ -171,7 +171,10 @@ def test_sections_that_do_not_go_together_are_mistakes():
     assert found == {"recon.name": "'bce' needs targets in [0, 1]: set dataset.transform: unit"}
     assert config(recon__name="bce", dataset__transform="unit").recon.name == "bce"
     found = mistakes(changed(model={"name": "conv64", "latents": 9}, model__width=None, model__name="conv64"))
-    assert found == {"model.name": "conv64 needs images of 64x64, but these are 24x24; mlp takes any size"}
+    assert found == {
+        "model.name": "conv64 needs a height and width that are multiples of 16, but these are 24x24; "
+        "the nearest size that fits is 32x32; mlp takes any size"
+    }
 
 
 # ---- a user's own plug-in

@@ -344,7 +344,7 @@ def test_a_sweep_beyond_reason_is_refused_at_once(refusal):
         ({"dataset.grid_size": 9}, "dataset.grid_size: must be 1 to 6, as many as fit with"),
         (
             {"model": {"name": "conv64", "latents": 3}},
-            "model.name: conv64 needs images of 64x64, but these are 24x24; mlp takes any size",
+            "model.name: conv64 needs a height and width that are multiples of 16, but these are 24x24; ",
         ),
         ({"recon.name": "bce"}, "recon.name: 'bce' needs targets in [0, 1]: set dataset.transform: unit"),
         ({"training": 5}, "training: must be a mapping, got 5"),

@@ -151,8 +151,5 @@ class Independent(Frozen):
         return rng.integers(0, np.asarray(sizes), size=factors.shape)
 
 
-Law = Annotated[Original | UniformK | FixedK | Laplace, Field(discriminator="name")]
-Pairs = Annotated[
-    Law, BeforeValidator(spelled_out, json_schema_input_type=Law | Literal["original", "uniform_k", "laplace"])
-]
+Pairs = Annotated[Original | UniformK | FixedK | Laplace, Field(discriminator="name"), BeforeValidator(spelled_out)]
 """The laws that a weakly supervised framework may choose, by name alone where nothing else is required."""

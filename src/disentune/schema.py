@@ -103,11 +103,10 @@ def _searchable(key: str, leaf: Schema, below: Iterable[str] = ()) -> Schema:
     """
     notes = {part: schema for part, schema in leaf.items() if part in ("description", "default")}
     value = _short({part: schema for part, schema in leaf.items() if part not in notes})
-    items = {"items": {"$ref": f"#/$defs/{key}/anyOf/0"}}
+    values = [value, _object({part: {"$ref": f"#/$defs/{key}.{part}"} for part in below})] if below else [value]
+    items = {"items": _any_of({"$ref": f"#/$defs/{key}/anyOf/{number}"} for number in range(len(values)))}
     domain = "domain" if _is_number(leaf) else "list"
-    options = [value, {"$ref": f"#/$defs/{domain}", "properties": {"grid": items, "choice": items}}]
-    mapping = _object({part: {"$ref": f"#/$defs/{key}.{part}"} for part in below})
-    return {**notes, "anyOf": [*options, mapping] if below else options}
+    return {**notes, "anyOf": [*values, {"$ref": f"#/$defs/{domain}", "properties": {"grid": items, "choice": items}}]}
 
 
 def _short(leaf: Schema) -> Schema:

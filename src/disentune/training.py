@@ -95,7 +95,8 @@ class Training:
         self.model = self._model()
         self.network = compiled(self.model) if config.training.compile else self.model
         self.extra = self._extra()
-        self.trained = [*self.model.parameters(), *(self.extra.parameters() if self.extra else ())]
+        brought = [*self.model.parameters(), *(self.extra.parameters() if self.extra else ())]
+        self.trained = [parameter for parameter in brought if parameter.requires_grad]
         self.optimiser = torch.optim.Adam(self.trained, lr=config.training.learning_rate, fused=True)
         self.helper = self._helper()
         self.framework_state = dict(config.framework.plugin.state(config.framework.params))

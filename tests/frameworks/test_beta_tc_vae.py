@@ -156,10 +156,11 @@ def test_estimates_of_a_known_aggregate_stand_as_measured():
         assert estimates["mws"] == pytest.approx(estimates["plain"] + 3 * math.log(1000), rel=1e-9)
 
 
+@pytest.mark.parametrize("logvar", [-8.0, 0.0])
 @pytest.mark.parametrize("estimator", LOG_WEIGHTS)
-def test_posteriors_far_apart_do_not_underflow(estimator):
-    """Densities below exp(-1e6), in single precision."""
-    q = Posterior(100 * torch.arange(8.0)[:, None].expand(8, 10), torch.full((8, 10), -8.0))
+def test_densities_neither_underflow_nor_overflow(estimator, logvar):
+    """100 latents: about exp(260) or exp(-140) under a code's own posterior, exp(-1e6) under others; in float32."""
+    q = Posterior(100 * torch.arange(8.0)[:, None].expand(8, 100), torch.full((8, 100), logvar))
     z = sample(q, np.random.default_rng(0)).requires_grad_()
     tc = total_correlation(z, q, LOG_WEIGHTS[estimator](8, 1000))
     (gradient,) = torch.autograd.grad(tc, z)

@@ -53,8 +53,12 @@ def test_gradients_of_the_mmd_reach_means_and_variances(model, batch, step):
 @pytest.mark.parametrize(("alpha", "lambda_z"), [(0.0, 1e-3), (-9.0, 9.5)])
 def test_a_negative_weight_of_the_mmd_is_refused_with_the_reason(alpha, lambda_z):
     """alpha 0 and lambda 0.001 are pythae's defaults: its MMD is driven up."""
-    with pytest.raises(ValueError, match=r"lambda_z must be >= 1 - alpha"):
+    with pytest.raises(ValueError, match=r"lambda_z\n.*must be >= 1 - alpha, .* drives codes from the prior"):
         Params(alpha=alpha, lambda_z=lambda_z)
+
+
+def test_a_weight_of_zero_is_allowed_in_spite_of_rounding():
+    assert abs(Params(alpha=-1.993, lambda_z=2.993).mmd_weight) < 1e-12
 
 
 def test_a_batch_of_one_is_refused():

@@ -1,10 +1,10 @@
-"""A linear beta-VAE finds the principal components (Zietlow et al., ICML 2021, section 3); a linear autoencoder does not.
+"""A linear beta-VAE finds the principal components (Zietlow et al., ICML 2021, Theorem 1), an autoencoder does not.
 
 With the loss |x - W z|^2 + beta KL, codes z = E x + noise of variances s, and data of covariance C with eigenvalues
 lambda_j, the expected loss is smallest (probabilistic PCA with decoder variance beta / 2) where
 
     lambda_j > beta / 2:  |w_j|^2 = lambda_j - beta / 2,  s_j = beta / (2 lambda_j),  w_j along the j-th eigenvector;
-    the others:           w_j = 0,  s_j = 1,
+    the others:           w_j = 0,  s_j = 1.
 """
 
 import math
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from disentune.frameworks.beta_vae import Params, loss
-from disentune.plugin import AutoEncoder, Batch, Step
+from disentune.models.linear import MODEL
+from disentune.plugin import Batch, Step
 
 EIGENVALUES = torch.tensor([9, 5, 3, 1.5, 0.6, 0.2], dtype=torch.float64)
 LATENTS = len(EIGENVALUES)
@@ -56,7 +57,7 @@ class Weights:
     def minimise(self, value):
         tensors = [tensor.requires_grad_() for tensor in (self.decoder, self.encoder, self.logvar)]
         optimiser = torch.optim.LBFGS(
-            tensors, max_iter=2000, tolerance_grad=1e-10, tolerance_change=1e-14, line_search_fn="strong_wolfe"
+            tensors, max_iter=2000, tolerance_grad=1e-7, tolerance_change=1e-13, line_search_fn="strong_wolfe"
         )
 
         def closure():
@@ -94,9 +95,9 @@ def beta(request):
     return request.param
 
 
-@pytest.fixture(scope="module", params=[2, 3])
-def optimum(beta, request):
-    return Weights.drawn(request.param).minimise(expected_loss(beta))
+@pytest.fixture(scope="module")
+def optimum(beta):
+    return Weights.drawn(2).minimise(expected_loss(beta))
 
 
 def by_norm(decoder):
@@ -147,29 +148,16 @@ def test_the_others_are_off(beta, optimum):
 # ---- our loss
 
 
-class LinearEncoder(nn.Module):
-    """Means that are linear in the image; variances that do not depend on it."""
-
-    def __init__(self, weights):
-        super().__init__()
-        self.weight, self.logvar = nn.Parameter(weights.encoder.clone()), nn.Parameter(weights.logvar.clone())
-
-    def forward(self, x):
-        mean = x.flatten(1) @ self.weight.T
-        return torch.cat([mean, self.logvar.expand_as(mean)], dim=1)
-
-
-class LinearDecoder(nn.Module):
-    def __init__(self, weights):
-        super().__init__()
-        self.weight = nn.Parameter(weights.decoder.clone())
-
-    def forward(self, z):
-        return (z @ self.weight.T).reshape(-1, 1, 1, LATENTS)
-
-
 def linear(weights):
-    return AutoEncoder(LinearEncoder(weights), LinearDecoder(weights), len(weights.logvar))
+    """Our linear model with these weights, no offsets, and variances that do not depend on the image."""
+    model = MODEL.build((1, 1, LATENTS), 1, MODEL.params(latents=LATENTS), torch.Generator()).double()
+    encoder, decoder = model.encoder[1], model.decoder[0]
+    with torch.no_grad():
+        encoder.weight.copy_(torch.cat([weights.encoder, torch.zeros_like(weights.encoder)]))
+        encoder.bias.copy_(torch.cat([torch.zeros_like(weights.logvar), weights.logvar]))
+        decoder.weight.copy_(weights.decoder)
+        decoder.bias.zero_()
+    return model
 
 
 def squares(output, target):
@@ -193,9 +181,10 @@ def test_our_loss_has_the_expected_value_at_the_optimum(beta, optimum):
     assert total == pytest.approx(LOSSES[beta], abs=4 * error + 1e-5)
 
 
-def trained(beta, steps=3000, seed=2):
+def trained(beta, steps=1000, seed=2):
+    """By Adam; the columns turn slowly towards the axes, so the learning rate is high and then falls."""
     model, x, rng = linear(Weights.drawn(seed)), data(), np.random.default_rng(seed)
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.2, fused=True)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for _ in range(steps):
         batch = x[rng.integers(len(x), size=128)]
@@ -208,9 +197,8 @@ def trained(beta, steps=3000, seed=2):
 
 
 def test_training_with_our_loss_finds_the_principal_directions(beta):
-    found = cosines(trained(beta).decoder.weight.detach())[: active(beta)]
-    sure = EIGENVALUES[: active(beta)] > beta / 2 + 0.2  # the eigenvalue 0.6 at beta 1 is nearly off: a short column
-    assert (found[sure] > 0.99).all()
+    found = cosines(trained(beta).decoder[0].weight.detach())[: active(beta)]
+    assert (found > 0.99).all()
 
 
 # ---- control

@@ -36,12 +36,12 @@ def test_two_images_swap():
 
 @pytest.fixture
 def regression():
-    """With every parameter away from where it starts."""
+    """With every parameter away from where it starts, and logits on both sides of 0 and near it."""
     module = Regression(4, learns_scale=True).double()
     rng = np.random.default_rng(2)
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.copy_(torch.from_numpy(rng.normal(size=tuple(parameter.shape))))
+            parameter.copy_(torch.from_numpy(rng.normal(scale=0.3, size=tuple(parameter.shape))))
     return module
 
 
@@ -79,7 +79,7 @@ def test_the_loss_is_the_cross_entropy_of_true_and_wrong_pairs(features, regress
     assert losses.recon.item() == 0
 
 
-def test_it_starts_where_the_authors_start(step_for):
+def test_it_starts_where_the_authors_start():
     """h = (1, 2) and h' = (0, 4): -|1 - 0| - |2 - 4| + 1 + 4 = 2."""
     regression = extra(replace(SETTING, latents=2), Params(), torch.Generator(), None)
     assert regression(torch.tensor([[1.0, 2.0]]), torch.tensor([[0.0, 4.0]])).tolist() == [2]

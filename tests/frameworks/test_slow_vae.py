@@ -130,6 +130,13 @@ def test_slopes_in_beta_and_gamma_are_half_the_parts(directions, model, batch, s
     torch.testing.assert_close((latent(1, 14).latent - base.latent) / 4, base.parts["transition"] / 2)
 
 
+def test_each_image_is_compared_with_its_partner(model, batch):
+    q, p = normals(model, batch)
+    expected = [kl_divergence(one, Laplace(other.mean, torch.tensor(1 / 3))) for one, other in ((q, p), (p, q))]
+    ours = transition(model.encode(batch.x), model.encode(batch.pair), Params(rate=3))
+    torch.testing.assert_close(ours, torch.cat(expected))
+
+
 def test_gradients_of_one_direction_reach_both_means():
     q, p = (Posterior(*torch.from_numpy(np.random.default_rng(s).normal(size=(2, 3, 2)))) for s in (0, 1))
     for one in (q, p):

@@ -9,9 +9,10 @@ SHAPE = (3, 64, 64)
 pytestmark = pytest.mark.parametrize("name", MODELS.names())
 
 
-def built(name, seed=0, shape=SHAPE, latents=5):
+def built(name, seed=0, shape=SHAPE, latents=5, channels=None):
     model = MODELS[name]
-    return model.build(shape, shape[0], model.params(latents=latents), torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    return model.build(shape, channels or shape[0], model.params(latents=latents), generator)
 
 
 def images(n=2, shape=SHAPE):
@@ -26,6 +27,31 @@ def test_shapes_of_codes_and_images(name, channels):
     assert q.mean.shape == q.logvar.shape == (2, 5)
     assert model.decode(q.mean).shape == x.shape
     assert model.latents == 5
+
+
+@pytest.mark.parametrize("channels", [1, 2, 6])
+def test_the_decoder_gives_as_many_channels_as_asked(name, channels):
+    model = built(name, channels=channels)
+    assert model.encode(images()).mean.shape == (2, 5)
+    assert model.decode(torch.zeros(2, 5)).shape == (2, channels, 64, 64)
+
+
+def test_a_rectangle_is_an_image(name):
+    model, x = built(name, shape=(2, 32, 64)), images(shape=(2, 32, 64))
+    assert model.decode(model.encode(x).mean).shape == x.shape
+
+
+def test_a_size_that_passes_the_check_can_be_built_and_another_cannot(name):
+    model = MODELS[name]
+    params = model.params(latents=2)
+    for side in range(1, 34):
+        try:
+            model.check((1, side, 16), params)
+        except ValueError:
+            with pytest.raises(ValueError, match=f"{name} needs .* but these are {side}x16; .* mlp takes any size"):
+                model.build((1, side, 16), 1, params, torch.Generator())
+        else:
+            assert built(name, shape=(1, side, 16)).decode(torch.zeros(1, 5)).shape == (1, 1, side, 16)
 
 
 def test_the_first_half_of_the_head_is_the_mean(name):
@@ -66,6 +92,19 @@ def test_gradients_reach_every_parameter(name):
     q = model.encode(images(4))
     (model.decode(q.mean + q.logvar)).square().sum().backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
+
+
+def test_codes_of_an_image_do_not_depend_on_its_layout_in_memory(name):
+    model, x = built(name).double(), images().double()
+    other = x.contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(model.encode(other).mean, model.encode(x).mean)
+
+
+def test_inputs_are_left_as_they_were(name):
+    model, x, z = built(name), images(), torch.ones(2, 5)
+    model.decode(z), model.encode(x)
+    assert torch.equal(x, images())
+    assert torch.equal(z, torch.ones(2, 5))
 
 
 def test_images_of_a_batch_do_not_see_each_other(name):

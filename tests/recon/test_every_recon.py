@@ -28,7 +28,7 @@ def words(annotation):
 
 def options(key, field):
     """Values to try; a required field without any gets none, and its params refuse that loudly."""
-    return [EXAMPLES[key]] * (key in EXAMPLES) + words(field.annotation) or [field.default]
+    return [EXAMPLES[word] for word in EXAMPLES if word == key] + words(field.annotation) or [field.default]
 
 
 def variants(recon):

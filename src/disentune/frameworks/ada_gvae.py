@@ -29,7 +29,7 @@ class Params(Frozen):
 
 
 def average(first: Posterior, second: Posterior, averaging: str = "mean") -> Posterior:
-    """Mean of the means and mean of the variances (Hosoya, IJCAI 2019)."""
+    """Mean of the means and mean of the variances."""
     mean = second.mean if averaging == "as_published" else (first.mean + second.mean) / 2
     return Posterior(mean, torch.logaddexp(first.logvar, second.logvar) - math.log(2))
 

@@ -37,7 +37,7 @@ def mss_log_weights(n: int, population: int) -> Tensor:
     """Minibatch-stratified sampling with M = B - 1, (n, n): row i holds code i's weights, which add up to 1.
 
     A code's own posterior weighs 1 / N, the next in the batch (N - M) / (N M), the others 1 / M. Over batches of
-    different images the estimate of q(z) has no bias; the loop may repeat an image, which adds at most a share 1 / N.
+    different images the estimate of q(z) has no bias; the loop may repeat one, which adds (q(z | its own) - q(z)) / N.
     """
     others = n - 1
     own = torch.eye(n, dtype=torch.float64)

@@ -19,7 +19,7 @@ class Params(Frozen):
 
     `anti_windup` says when the integral rests. `conditional`: while beta is beyond a bound and the error pushes it
     further. `released`: whenever the last beta, not yet clipped, was below beta_min, as in the authors' code; there,
-    a target that is far off at the start takes the integral below -kp in one step, and beta stays beta_min for good.
+    a target more than kp / ki nats above the first KL takes the integral below -kp, and beta stays beta_min for good.
     """
 
     kl_target: float = Field(ge=0, description="nats an image")
@@ -34,7 +34,7 @@ class Params(Frozen):
     def _above_beta_min(cls, beta_max: float | None, others: ValidationInfo) -> float | None:
         beta_min = others.data.get("beta_min", 0.0)
         if beta_max is not None and beta_max <= beta_min:
-            raise ValueError(f"beta_max must be > beta_min, {beta_min:g}, but is {beta_max:g}")
+            raise ValueError(f"must be > beta_min, {beta_min:g}, but is {beta_max:g}")
         return beta_max
 
 

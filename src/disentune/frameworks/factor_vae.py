@@ -76,7 +76,10 @@ def product_codes(model: AutoEncoder, z: Tensor, second: Tensor | None, rng: np.
 
 
 def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses:
-    """Reconstruction + KL + gamma * TC; the discriminator learns on codes cut from the encoder, in a fresh forward."""
+    """Reconstruction + KL + gamma * TC; the discriminator learns on codes cut from the encoder, in a fresh forward.
+
+    Both learn from the weights that the step began with, as in disentanglement_lib; Algorithm 2 moves the VAE first.
+    """
     q = model.encode(batch.x)
     z = sample(q, step.rng)
     recon = batch.recon(model.decode(z), batch.x)

@@ -3,7 +3,7 @@
 from typing import Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from disentune.frameworks.mmd import KERNELS, mmd
 from disentune.gaussian import kl_to_prior, nats_per_image, sample
@@ -27,12 +27,14 @@ class Params(Frozen):
     def mmd_weight(self) -> float:
         return self.alpha + self.lambda_z - 1
 
-    @model_validator(mode="after")
-    def _draws_codes_to_the_prior(self) -> "Params":
-        if self.mmd_weight < 0:
-            text = f"alpha {self.alpha:g} and lambda_z {self.lambda_z:g} weigh the MMD by {self.mmd_weight:g}"
-            raise ValueError(f"{text}, which drives codes from the prior: lambda_z must be >= 1 - alpha")
-        return self
+    @field_validator("lambda_z")
+    @classmethod
+    def _draws_codes_to_the_prior(cls, lambda_z: float, others: ValidationInfo) -> float:
+        alpha = others.data.get("alpha", 1.0)
+        if alpha + lambda_z < 1 - 1e-9:  # -1.993 + 2.993 is a rounding below 1
+            reason = "a smaller one weighs the MMD below 0 and drives codes from the prior"
+            raise ValueError(f"must be >= 1 - alpha, {1 - alpha:g}, but is {lambda_z:g}: {reason}")
+        return lambda_z
 
 
 def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses:

@@ -1,4 +1,4 @@
-"""PCL: Hyvarinen & Morioka, AISTATS 2017, section 3: tells true pairs from shuffled ones by a sum over features.
+"""PCL: Hyvarinen & Morioka, AISTATS 2017: tells true pairs from shuffled ones by a sum over features.
 
 Not a VAE: the features are the encoder's means, and neither the decoder nor the log-variances learn anything.
 """

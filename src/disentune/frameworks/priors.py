@@ -97,7 +97,7 @@ class Anisotropic(Frozen):
         if available < needed:
             raise ValueError(
                 f"prior: anisotropic needs {needed} principal components, but at most {available} images and pixels "
-                "are there to take them of; raise prior.images or use fewer latents"
+                "are there to take them of; raise prior.images, or use fewer latents or `take: top`"
             )
 
     def _needed(self, latents: int) -> int:
@@ -112,7 +112,7 @@ class Anisotropic(Frozen):
         if rank < needed:
             raise ValueError(
                 f"prior: anisotropic needs {needed} principal components, but the {len(seen)} images span only "
-                f"{rank} dimensions; use fewer latents or another prior"
+                f"{rank} dimensions; use fewer latents, `take: top` or another prior"
             )
         return AnisotropicLaw(variances[:needed][-latents:].log(), self.scale, self.learned)
 

@@ -162,7 +162,14 @@ class _LastUp(torch.autograd.Function):
 
 
 def _laid_out(x: Tensor) -> Tensor:
-    return x.contiguous(memory_format=torch.channels_last) if x.device.type == "cpu" else x
+    """In channels_last on a CPU; copies only when x is not.
+
+    Tensor.contiguous would leave the strides of a single channel, which torch takes for the other layout.
+    """
+    if x.device.type != "cpu":
+        return x
+    pixels = x.permute(0, 2, 3, 1)
+    return pixels.flatten().view(pixels.shape).permute(0, 3, 1, 2)
 
 
 def _windows(weight: Tensor) -> Tensor:

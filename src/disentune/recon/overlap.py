@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from disentune.plugin import Count, Frozen, Recon, Shape
 from disentune.recon import bce
@@ -56,7 +57,7 @@ class _Homogeneous(torch.autograd.Function):
 
     Where loss(c e) = c**degree loss(e), Euler's theorem says that loss = e.gradient / degree, so the products that
     give the gradient give the value. The error is laid out by rows whatever the layout of the decoder's output:
-    small products of strided matrices would copy them. Second derivatives are missing.
+    small products of strided matrices would copy them. Asking for second derivatives raises.
     """
 
     @staticmethod
@@ -68,6 +69,7 @@ class _Homogeneous(torch.autograd.Function):
         return error.mul_(slope).sum(dim=(1, 2, 3)) / degree
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
         (slope,) = ctx.saved_tensors
         toward = upstream.reshape(-1, 1, 1, 1) * slope
