@@ -65,7 +65,7 @@ class _Helper:
 
     def improve(self, loss: Tensor | None) -> None:
         assert loss is not None, "a framework with a helper gives the helper's loss"
-        self.optimiser.zero_grad(set_to_none=True)
+        _forget_gradients(self.parameters)
         loss.backward(inputs=self.parameters)
         self.optimiser.step()
 
@@ -75,6 +75,12 @@ def compiled(model: AutoEncoder) -> AutoEncoder:
     encoder: Any = torch.compile(model.encoder, dynamic=False)
     decoder: Any = torch.compile(model.decoder, dynamic=False)
     return AutoEncoder(encoder, decoder, model.latents)
+
+
+def _forget_gradients(parameters: list[nn.Parameter]) -> None:
+    """What `zero_grad` does, without 2 % of a small network's step."""
+    for parameter in parameters:
+        parameter.grad = None
 
 
 def _restore(optimiser: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
@@ -174,7 +180,7 @@ class Training:
     def _advance(self) -> None:
         self.step += 1
         losses = self._losses()
-        self.optimiser.zero_grad(set_to_none=True)
+        _forget_gradients(self.trained)
         self._objective(losses.recon, losses.latent).backward(inputs=self.trained)
         self.optimiser.step()
         if self.helper:

@@ -117,7 +117,8 @@ class Up(nn.ConvTranspose2d):
     def forward(self, x: Tensor, output_size: Any = None) -> Tensor:
         assert self.bias is not None
         doubled = functional.conv_transpose2d(_laid_out(x), self.weight, None, stride=2, padding=1)
-        return doubled.add_(self.bias[:, None, None])
+        bias = self.bias[:, None, None]
+        return doubled + bias if torch.compiler.is_compiling() else doubled.add_(bias)
 
 
 class LastUp(Up):
@@ -126,6 +127,10 @@ class LastUp(Up):
     def forward(self, x: Tensor, output_size: Any = None) -> Tensor:
         if x.device.type != "cpu":
             return functional.conv_transpose2d(x, self.weight, self.bias, stride=2, padding=1)
+        if torch.compiler.is_compiling():  # which has its own way with the gradient of plain layers, not with ours
+            assert self.bias is not None
+            parities = functional.conv2d(_laid_out(x), _windows(self.weight), self.bias.repeat_interleave(4), padding=1)
+            return functional.pixel_shuffle(parities, 2)[:, :, 1:-1, 1:-1]
         return _LastUp.apply(_laid_out(x), self.weight, self.bias)
 
 
@@ -168,6 +173,8 @@ def _laid_out(x: Tensor) -> Tensor:
     """
     if x.device.type != "cpu":
         return x
+    if torch.compiler.is_compiling():
+        return x.contiguous(memory_format=torch.channels_last)
     pixels = x.permute(0, 2, 3, 1)
     return pixels.flatten().view(pixels.shape).permute(0, 3, 1, 2)
 
