@@ -204,11 +204,18 @@ def number(value: Any) -> str:
     return "" if value is None or value is pd.NA else str(value)
 
 
+def titles(columns: Sequence[str]) -> list[str]:
+    """Dotted keys without their section where nothing is lost: `prior.nu` for `framework.prior.nu`."""
+    short = [column if column.endswith(".name") and column.count(".") == 1 else column.split(".", 1)[-1]
+             for column in columns]  # fmt: skip
+    return [one if short.count(one) == 1 else column for one, column in zip(short, columns, strict=True)]
+
+
 def frame_table(frame: pd.DataFrame, columns: Sequence[str], most: int | None = None) -> Table:
     table = Table(box=None, pad_edge=False)
-    for column in columns:
+    for column, title in zip(columns, titles(columns), strict=True):
         numeric = pd.api.types.is_numeric_dtype(frame[column])
-        table.add_column(escape(str(column)), justify="right" if numeric else "left")
+        table.add_column(escape(title), justify="right" if numeric else "left", overflow="fold")
     for values in frame[list(columns)].head(most if most is not None else len(frame)).itertuples(index=False):
         table.add_row(*(escape(number(value)) for value in values))
     return table

@@ -24,6 +24,8 @@ LINES = ("-", "--", ":", "-.")
 GREY = "#666666"
 LOG_SPAN = 20
 MOST_LABELS = 14
+MOST_INSIDE = 7
+"""Entries of a legend that leave room for the picture."""
 MOST_LINES = 300
 """Lines of single trials; more of them are only a blot."""
 ABBREVIATIONS = ("mig", "dci", "sap", "irs", "kl", "tc")
@@ -67,8 +69,7 @@ class Look:
         keys = [key for key in self.free_keys if not _is_number(trials[key])]
         if self.position_key is not None and trials["arm"].nunique() > 1:
             keys = ["arm", *keys]
-        texts = [trials[key].astype(object).where(trials[key].notna(), "none").astype(str) for key in keys]
-        return texts[0].str.cat(texts[1:], sep=" · ") if texts else pd.Series("", index=trials.index)
+        return trials[keys].apply(lambda row: " · ".join(str(value) for value in row if pd.notna(value)), axis=1)
 
     @cached_property
     def arms(self) -> list[str]:
@@ -127,9 +128,16 @@ def _draw_outcome(axes: Axes, look: Look) -> None:
     better = "higher" if look.objective.mode == "max" else "lower"
     axes.set_ylabel(f"{words(look.metric)} ({better} is better)")
     axes.set_title(f"Outcome {when}: a dot a trial, {_meaning_of_line(look)}", loc="left", fontsize=10, color=GREY)
-    if len(look.colours) > 1:
-        axes.legend(frameon=False, title=None, ncols=1 + len(look.colours) // 8)
+    _draw_legend(axes, look)
     _tidy(axes)
+
+
+def _draw_legend(axes: Axes, look: Look) -> None:
+    """In the picture while it is small, else below it."""
+    if len(look.colours) > MOST_INSIDE:
+        axes.get_figure().legend(frameon=False, loc="outside lower left", ncols=5)  # type: ignore[union-attr]
+    elif len(look.colours) > 1:
+        axes.legend(frameon=False, title=None)
 
 
 def _meaning_of_line(look: Look) -> str:
@@ -137,20 +145,20 @@ def _meaning_of_line(look: Look) -> str:
 
 
 def _draw_arms(axes: Axes, look: Look) -> None:
-    """One place an arm, the series side by side in it."""
-    width = 0.8 / max(1, len(look.colours))
-    for i, (series, colour) in enumerate(look.colours.items()):
-        label: str | None = series
-        for place, arm in enumerate(look.arms):
-            inside = look.trials[(look.trials["series"] == series) & (look.trials["arm"] == arm)]["value"].dropna()
-            centre = place + (i - (len(look.colours) - 1) / 2) * width
-            if len(inside):
-                _draw_group(axes, centre, width, inside.to_numpy(), colour, label)
-                label = None
-    axes.set_xticks(range(len(look.arms)), look.arms)
+    """One place an arm, the series that it has side by side in it."""
+    unnamed = set(look.colours) - {""}
+    for place, arm in enumerate(look.arms):
+        trials = look.trials[look.trials["arm"] == arm].dropna(subset=["value"])
+        inside = [series for series in look.colours if series in set(trials["series"])]
+        width = 0.8 / max(1, len(inside))
+        for i, series in enumerate(inside):
+            centre = place + (i - (len(inside) - 1) / 2) * width
+            numbers = trials[trials["series"] == series]["value"].to_numpy()
+            _draw_group(axes, centre, width, numbers, look.colours[series], series if series in unnamed else None)
+            unnamed.discard(series)
+    tilted: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if len(look.arms) > 6 else {}
+    axes.set_xticks(range(len(look.arms)), look.arms, **tilted)
     axes.set_xlim(-0.6, len(look.arms) - 0.4)
-    if len(look.arms) > 6:
-        axes.tick_params(axis="x", rotation=30)
 
 
 def _draw_group(axes: Axes, centre: float, width: float, numbers: np.ndarray, colour: str, label: str | None) -> None:
