@@ -105,6 +105,21 @@ def test_status_names_states_and_as_json_every_trial(disentune, finished):
     assert [trial["state"] for trial in status["trials"]] == ["done"] * 12
 
 
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_filter_that_selects_nothing_starts_nothing(disentune, tmp_path, command):
+    code, _, err = disentune(command, sweep_file(tmp_path), "--only", "seed == 99")
+    assert code == 2
+    assert "--only seed == 99: no trial of the sweep is selected" in err
+
+
+def test_list_frameworks_shows_name_line_and_paper(disentune):
+    lines = disentune("list", "frameworks")[1].splitlines()
+    place = next(number for number, line in enumerate(lines) if line.split()[:1] == ["beta_tc_vae"])
+    assert "total correlation" in lines[place]
+    assert lines[place + 1].strip() == "Chen et al., NeurIPS 2018, Eq. 4"
+    assert lines[place + 2].strip() == "beta (required), estimator=mws"
+
+
 def test_list_shows_every_plugin_with_a_line(disentune):
     code, out, _ = disentune("list")
     assert code == 0

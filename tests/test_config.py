@@ -297,7 +297,7 @@ def test_a_constant_schedule_is_the_number_itself():
         ({**RAMP, "final": -1}, "framework.beta.final", "must be >= 0"),
         ({**RAMP, "initial": -1}, "framework.beta.initial", "must be >= 0"),
         ({**RAMP, "schedule": "liner"}, "framework.beta.schedule",
-         "must be one of 'constant', 'linear', 'cosine', 'cyclic', got 'liner'"),
+         "must be one of 'constant', 'linear', 'cosine', 'cyclic', got 'liner' Did you mean 'linear'?"),
         ({"schedule": "linear", "final": 1}, "framework.beta.initial", "is required, but not set"),
         ({**RAMP, "finale": 1}, "framework.beta.finale",
          "unknown key. Did you mean 'final'? Known: begin, end, final, initial, schedule"),
@@ -314,6 +314,24 @@ def test_what_is_no_number_cannot_be_scheduled():
     found = mistakes(changed() | {"framework": {"name": "ada_gvae", "beta": 1, "pairs": RAMP}})
     assert "cannot follow a schedule" in found["framework.pairs"]
     assert "framework.betta" in mistakes(changed() | {"framework": {"name": "beta_vae", "beta": 1, "betta": RAMP}})
+
+
+def ramp(initial, final, begin, end):
+    return {"schedule": "linear", "initial": initial, "final": final, "begin": begin, "end": end}
+
+
+def test_schedules_that_clash_at_some_step_are_refused():
+    """Both weights are sound at the start and at the end, but alpha falls before lambda_z rises."""
+    clash = {"name": "info_vae", "alpha": ramp(0, -5, 0, 2), "lambda_z": ramp(1, 6, 4, 6)}
+    found = mistakes(changed() | {"framework": clash})
+    assert [text.split(":")[0] for text in found.values()] == ["at step 2"]
+    together = {"name": "info_vae", "alpha": ramp(0, -5, 0, 2), "lambda_z": ramp(1, 6, 0, 2)}
+    assert TrialConfig.parse(changed() | {"framework": together}).framework_params(2).mmd_weight == pytest.approx(0)
+
+
+def test_what_is_read_once_cannot_be_scheduled():
+    section = {"name": "factor_vae", "gamma": 1, "helper_learning_rate": ramp(1e-4, 1e-3, 0, 5)}
+    assert "read once" in mistakes(changed() | {"framework": section})["framework.helper_learning_rate"]
 
 
 def test_a_named_choice_may_be_spelled_short():
@@ -341,9 +359,19 @@ def test_a_wrong_choice_is_named_where_it_stands(pairs, key, words):
     assert found[key].startswith(words)
 
 
-def test_a_framework_that_cannot_serve_the_setting_is_refused():
+def test_a_schedule_where_none_can_be_says_so():
+    found = mistakes(changed() | {"training": {**TREE["training"], "learning_rate": RAMP}})
+    assert found["training.learning_rate"].endswith("(only a framework's own numbers can follow a schedule)")
+
+
+def test_a_batch_that_cannot_serve_the_framework_is_refused():
+    tree = changed(training__batch_size=1) | {"framework": {"name": "dip_vae_i", "lambda_od": 1}}
+    assert "batch_size must be >= 2" in mistakes(tree)["framework"]
+
+
+def test_a_pair_law_that_cannot_serve_the_factors_is_refused():
     tree = changed() | {"framework": {"name": "ada_gvae", "beta": 1, "pairs": {"name": "fixed_k", "k": 7}}}
-    assert "k" in mistakes(tree)["framework"]
+    assert mistakes(tree) == {"framework.pairs": "k must be <= 6, the number of factors with two values or more, got 7"}
 
 
 def test_loss_keys_are_those_of_the_framework():

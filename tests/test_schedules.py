@@ -63,3 +63,10 @@ def test_values_stay_between_both_ends(initial, final, begin, length, step, shap
 def test_an_end_before_the_beginning_is_refused():
     with pytest.raises(ValidationError, match="must be after begin, 10, but is 10"):
         Ramp(schedule="linear", initial=0, final=1, begin=10, end=10)
+
+
+def test_knots_are_where_a_value_turns():
+    assert Ramp(schedule="linear", initial=0, final=1, begin=3).knots(10) == [3, 10]
+    cycle = Cyclic(schedule="cyclic", initial=0, final=1, period=4, begin=1)
+    assert cycle.knots(9) == [1, 3, 4, 5, 7, 8]
+    assert len(cycle.knots(10**9)) == 300

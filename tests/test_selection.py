@@ -123,3 +123,10 @@ def test_dunder_names_are_keys_like_any_other_and_reach_no_object():
 def test_questions_without_an_answer_are_refused(expression, message):
     with pytest.raises(ConfigError, match=message):
         select(expression)(TRIAL)
+
+
+def test_a_named_choice_answers_to_its_key_alone():
+    trial = {"framework": {"name": "slow_vae", "pairs": {"name": "laplace", "rate": 2.0}}, "arm": "a"}
+    assert select("framework.pairs == 'laplace' and framework.pairs.rate == 2")(trial)
+    assert select("framework.pairs.name != 'original'")(trial)
+    assert not select("framework.pairs == 'original'")(trial)

@@ -1,6 +1,7 @@
 """The loop: exact through any interruption, and the loss that `loss_scale` says it is."""
 
 import io
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 from disentune.config import Named, TrialConfig
+from disentune.errors import TrialError
 from disentune.plugin import Framework, Frozen, Helper, Losses
 from disentune.training import Training
 from framework_examples import CASES, EXAMPLES, FALLS
@@ -229,7 +231,6 @@ LEAKY = Framework(
 
 
 def leaky() -> Training:
-    torch.manual_seed(0)
     config = tiny(training={"log_every": 1}, evaluation={})
     return Training(replace(config, framework=Named(LEAKY, Bare(), "leaky")))
 
@@ -284,6 +285,31 @@ def test_every_part_that_a_framework_brings_is_saved_and_needed(missing):
     assert same == (missing in (None, "helper_optimiser"))
 
 
+def test_weights_do_not_depend_on_the_global_generator_even_when_a_plug_in_uses_it():
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    config = replace(tiny(evaluation={}), framework=Named(LEAKY, Bare(), "leaky"))
+    one, other = Training(config), Training(config)
+    assert torch.equal(one.helper.network.weight, other.helper.network.weight)
+    assert torch.equal(one.extra.weight, other.extra.weight)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"parts": ("kl",)}, "the parts [], but its record declares ['kl']"),
+        ({"watch": ()}, "the watch ['count'], but its record declares []"),
+        ({"loss": lambda *inputs: replace(leaky_loss(*inputs), helper=None)}, "`Losses.helper` and `Framework.helper`"),
+    ],
+)
+def test_a_loss_that_does_not_keep_its_records_promise_is_refused(change, words):
+    broken = replace(LEAKY, **change)
+    config = replace(tiny(evaluation={}), framework=Named(broken, Bare(), "leaky"))
+    with pytest.raises(TrialError, match=re.escape(words)):
+        next(Training(config).run())
+
+
 def test_watched_numbers_stand_in_the_row_as_they_are():
     assert [row["metrics"]["watch_count"] for row in rows(leaky())] == list(range(1, 13))
 
@@ -295,6 +321,9 @@ def test_a_compiled_trial_repeats_to_the_bit_and_stays_near_the_eager_one():
     straight = rows(Training(config))
     first = Training(config)
     assert rows(first, until=2) + rows(Training(config, through_disk(first))) == straight
+    for latents in range(2, 12):  # more graphs than the compiler keeps: it would fall back to eager
+        next(Training(tiny(training={"compile": True}, model={"name": "mlp", "width": 8, "latents": latents})).run())
+    assert rows(Training(config)) == straight
     eager = rows(Training(tiny(training={"steps": 4, "log_every": 1}, evaluation={})))
     losses = [[row["metrics"]["loss"] for row in run] for run in (straight, eager)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)

@@ -27,7 +27,7 @@ app = typer.Typer(
 )
 out = Console(highlight=False, soft_wrap=True)
 if not out.is_terminal and "COLUMNS" not in os.environ:
-    out.width = 160  # a file or pipe has no edge at 80
+    out.width = 300  # a file or pipe has no edge at 80
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 INTERRUPTED = 130
@@ -191,12 +191,12 @@ def plan(
     Example: disentune plan sweeps/quickstart.yaml --probe
     """
     from disentune import space
-    from disentune.plan import cost, make_plan
+    from disentune.plan import cost
 
     try:
         read = space.read(sweep, set_ or ())
         run = _run_folder(storage, read.name, name)
-        planned = make_plan(read, run, _wanted(read, run, only, limit))
+        planned = _planned(read, run, only, limit)
     except ConfigError as error:
         if as_json:
             _print_json(_unplannable(sweep, error))
@@ -274,12 +274,21 @@ def resume(
     _run(found, found.sweep(), None, limit, address, retry_failed)
 
 
-def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str | None, retry_failed: bool) -> None:
-    from disentune.display import LiveProgress
-    from disentune.plan import cost, make_plan
-    from disentune.sweep import launch
+def _planned(sweep: Any, run: Any, only: str | None, limit: int | None, retry_failed: bool = False) -> Any:
+    from disentune.plan import make_plan
 
     planned = make_plan(sweep, run, _wanted(sweep, run, only, limit), retry_failed)
+    if only and not limit and not planned.trials:
+        raise ConfigError(f"--only {only}: no trial of the sweep is selected")
+    return planned
+
+
+def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str | None, retry_failed: bool) -> None:
+    from disentune.display import LiveProgress
+    from disentune.plan import cost
+    from disentune.sweep import launch
+
+    planned = _planned(sweep, run, only, limit, retry_failed)
     _show_plan(planned, cost(sweep, planned, probe=False), run, sweep)
     _assert_writable(run.path)
     again = shlex.join(["disentune", *sys.argv[1:]]) if only or limit else f"disentune resume {_shown(run.path)}"

@@ -199,25 +199,29 @@ def _named(catalogue: Catalogue, section: Any, prefix: str, mistakes: list[Mista
         mistakes.append(Mistake(f"{prefix}.name", str(error)))
         return None
     tree = {key: value for key, value in section.items() if key != "name"}
-    schedules = _schedules(plugin.params, tree, prefix, mistakes) if prefix == "framework" else {}
+    schedules = _schedules(plugin, tree, prefix, mistakes) if prefix == "framework" else {}
     params = _checked(plugin.params, tree, schedules, prefix, mistakes)
     moving = {key: schedule for key, schedule in schedules.items() if not isinstance(schedule, Constant)}
     return Named(plugin, params, name, moving) if params else None
 
 
-def _schedules(params: type[Frozen], tree: Mapping[str, Any], prefix: str, mistakes: list[Mistake]) -> dict[str, Any]:
+def _schedules(framework: Any, tree: Mapping[str, Any], prefix: str, mistakes: list[Mistake]) -> dict[str, Any]:
     """The schedule of each key that has one; None when it is wrong, with its mistakes appended."""
     written = {key: value for key, value in tree.items() if isinstance(value, Mapping) and "schedule" in value}
     return {
-        key: _schedule(params.model_fields.get(key), value, f"{prefix}.{key}", mistakes)
+        key: _schedule(framework, key, value, f"{prefix}.{key}", mistakes)
         for key, value in written.items()
-        if key in params.model_fields
+        if key in framework.params.model_fields
     }
 
 
-def _schedule(field: Any, value: Any, key: str, mistakes: list[Mistake]) -> Any:
-    if float not in (field.annotation, *get_args(field.annotation)):
+def _schedule(framework: Any, name: str, value: Any, key: str, mistakes: list[Mistake]) -> Any:
+    annotation = framework.params.model_fields[name].annotation
+    if float not in (annotation, *get_args(annotation)):
         mistakes.append(Mistake(key, "cannot follow a schedule: only numbers with a fraction can"))
+        return None
+    if name in framework.read_once:
+        mistakes.append(Mistake(key, "cannot follow a schedule: it is read once, before the first step"))
         return None
     found: list[Mistake] = []
     scheduled = validated(Scheduled, {"value": value}, "", found)
@@ -258,6 +262,8 @@ def _mismatches(
     transform: str, dataset: Any, model: Any, framework: Any, recon: Any, training: Any
 ) -> Iterable[Mistake]:
     """Sections that are right by themselves and wrong together."""
+    if framework and training:
+        yield from _clashes(framework, training.steps)
     if recon and recon.plugin.needs_unit_range(recon.params) and transform != "unit":
         yield Mistake("recon.name", f"'{recon.name}' needs targets in [0, 1]: set dataset.transform: unit")
     if not dataset:
@@ -268,6 +274,29 @@ def _mismatches(
             yield from _refusal(key, named, shape)
     if framework and model and training:
         yield from _refusal("framework", framework, _setting(dataset, model, training))
+    if framework:
+        yield from _refused_pairs(framework, dataset.plugin.factor_sizes(dataset.params))
+
+
+def _refused_pairs(framework: Named, sizes: tuple[int, ...]) -> Iterable[Mistake]:
+    law = getattr(framework.params, "pairs", None)
+    try:
+        if law is not None:
+            law.check(sizes)
+    except ValueError as error:
+        yield Mistake("framework.pairs", str(error))
+
+
+def _clashes(framework: Named, steps: int) -> list[Mistake]:
+    """Scheduled parameters that are sound at their own ends, but not together at some step."""
+    schedules, found = framework.schedules, list[Mistake]()
+    knots = sorted({knot for schedule in schedules.values() for knot in schedule.knots(steps)})
+    for knot in knots if len(schedules) > 1 else ():
+        values = {key: schedule.at(knot, steps) for key, schedule in schedules.items()}
+        mistakes: list[Mistake] = []
+        validated(framework.plugin.params, {**framework.params.model_dump(), **values}, "framework", mistakes)
+        found += [mistake._replace(text=f"at step {knot}: {mistake.text}") for mistake in mistakes]
+    return found[:1]
 
 
 def _refusal(key: str, named: Named, world: Any) -> Iterable[Mistake]:

@@ -20,7 +20,7 @@ def movable(sizes: Sequence[int]) -> np.ndarray:
 
 def _require_movable(sizes: Sequence[int]) -> None:
     if not len(movable(sizes)):
-        raise ValueError(f"pairs: no factor has two values, so no partner can differ; the sizes are {tuple(sizes)}")
+        raise ValueError(f"no factor has two values, so no partner can differ; the sizes are {tuple(sizes)}")
 
 
 def _subsets(counts: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
@@ -91,7 +91,7 @@ class FixedK(Frozen):
     def check(self, sizes: Sequence[int]) -> None:
         free = len(movable(sizes))
         if self.k > free:
-            raise ValueError(f"pairs.k: must be <= {free}, the number of factors with two values or more, got {self.k}")
+            raise ValueError(f"k must be <= {free}, the number of factors with two values or more, got {self.k}")
 
     def draw(
         self, factors: np.ndarray, sizes: Sequence[int], ordered: np.ndarray, rng: np.random.Generator
@@ -144,6 +144,9 @@ class Independent(Frozen):
     """Another image of the data set, drawn like the first: a second batch."""
 
     name: Literal["independent"] = "independent"
+
+    def check(self, sizes: Sequence[int]) -> None:
+        """Any factors will do."""
 
     def draw(
         self, factors: np.ndarray, sizes: Sequence[int], ordered: np.ndarray, rng: np.random.Generator

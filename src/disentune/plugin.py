@@ -236,6 +236,8 @@ class Framework:
     helper: Helper | None = None
     state: Callable[[Any], State] = lambda params: {}
     """Numbers that pass from step to step, before the first one."""
+    read_once: tuple[str, ...] = ()
+    """Params that only count before the first step, so that no schedule can move them."""
     check: Callable[[Setting, Any], None] = lambda setting, params: None
     """Raises ValueError when this setting cannot serve, saying what can."""
 

@@ -3,7 +3,8 @@
     framework.beta: {schedule: linear, initial: 0, final: 4, end: 10000}
 
 A value is a function of the step alone, so there is nothing to save, and it lies between `initial` and `final`, so a
-parameter that is sound at both is sound at every step.
+parameter that is sound by itself at both is sound at every step. What ties two parameters together is checked at the
+knots: the steps where one of their schedules turns.
 """
 
 import math
@@ -24,6 +25,9 @@ def _cosine(share: float) -> float:
 
 
 SHAPES: dict[str, Callable[[float], float]] = {"linear": _linear, "cosine": _cosine}
+
+
+MOST_PERIODS = 100
 
 
 class Constant(Frozen):
@@ -66,6 +70,10 @@ class Ramp(Frozen):
         share = min(max((step - self.begin) / length, 0.0), 1.0)
         return self.initial + (self.final - self.initial) * SHAPES[self.schedule](share)
 
+    def knots(self, steps: int) -> list[int]:
+        """Steps at which the value begins or ends to change."""
+        return [self.begin, steps if self.end is None else self.end]
+
 
 class Cyclic(Frozen):
     """Fu et al., NAACL 2019: in each period a rise from `initial` to `final` over the share `rise`, then `final`."""
@@ -82,6 +90,11 @@ class Cyclic(Frozen):
         place = (max(step - self.begin, 0) % self.period) / self.period
         share = min(place / self.rise, 1.0)
         return self.initial + (self.final - self.initial) * SHAPES[self.shape](share)
+
+    def knots(self, steps: int) -> list[int]:
+        """Beginning, top and last step of each period; of more than MOST_PERIODS, of the first ones."""
+        starts = range(self.begin, max(steps, self.begin + 1), self.period)[:MOST_PERIODS]
+        return [start + place for start in starts for place in (0, math.ceil(self.rise * self.period), self.period - 1)]
 
 
 class Scheduled(Frozen):

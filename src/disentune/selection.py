@@ -39,6 +39,7 @@ class Selection:
 
     def __call__(self, trial: Mapping[str, Any]) -> bool:
         flat = {key: _plain(value) for key, value in flattened(trial).items()}
+        flat |= {key.removesuffix(".name"): value for key, value in flat.items() if _names_a_choice(key)}
         arm = trial.get("arm", ())
         flat["arm"] = (arm,) if isinstance(arm, str) else tuple(arm)
         if strange := sorted(self.keys - flat.keys() - self.known):
@@ -64,6 +65,11 @@ def built_in_keys() -> frozenset[str]:
     for section, params in PLAIN_SECTIONS.items():
         keys |= {f"{section}.{key}" for key in params.model_fields}
     return frozenset(keys)
+
+
+def _names_a_choice(key: str) -> bool:
+    """`framework.pairs.name`, as opposed to `framework.name`: the file may say just `pairs: laplace`."""
+    return key.count(".") > 1 and key.endswith(".name")
 
 
 # ---- errors

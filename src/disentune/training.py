@@ -6,6 +6,7 @@ current row are all there is to save.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -17,7 +18,8 @@ from torch import Tensor, nn
 from disentune import evaluation
 from disentune.config import WATCHED, TrialConfig
 from disentune.data.factors import FactorGrid
-from disentune.plugin import AutoEncoder, Batch, FactorImages, Losses, Step
+from disentune.errors import TrialError
+from disentune.plugin import AutoEncoder, Batch, FactorImages, Framework, Losses, Step
 from disentune.randomness import stream, torch_seed
 from disentune.transforms import transform
 
@@ -64,14 +66,20 @@ class _Helper:
     optimiser: torch.optim.Optimizer
 
     def improve(self, loss: Tensor | None) -> None:
-        assert loss is not None, "a framework with a helper gives the helper's loss"
+        assert loss is not None
         _forget_gradients(self.parameters)
         loss.backward(inputs=self.parameters)
         self.optimiser.step()
 
 
 def compiled(model: AutoEncoder) -> AutoEncoder:
-    """The same weights behind compiled networks, for training alone: one graph for each size of batch."""
+    """The same weights behind compiled networks, for training alone: one graph for each size of batch.
+
+    What this process compiled before is forgotten: the compiler keeps at most eight graphs and falls back to eager
+    after that, so a trial's bits would depend on the trials before it. On disk its cache stays.
+    """
+    torch._dynamo.reset()
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
     encoder: Any = torch.compile(model.encoder, dynamic=False)
     decoder: Any = torch.compile(model.decoder, dynamic=False)
     return AutoEncoder(encoder, decoder, model.latents)
@@ -81,6 +89,19 @@ def _forget_gradients(parameters: list[nn.Parameter]) -> None:
     """What `zero_grad` does, without 2 % of a small network's step."""
     for parameter in parameters:
         parameter.grad = None
+
+
+def _assert_declared(framework: Framework, losses: Losses) -> None:
+    """What the record promises, so that a row never lacks a number in silence."""
+    named = (("parts", framework.parts, losses.parts), ("watch", framework.watch, losses.watch))
+    for what, promised, given in named:
+        if set(promised) != set(given):
+            raise TrialError(
+                f"framework '{framework.name}': its loss gives the {what} {sorted(given)}, but its record declares "
+                f"{sorted(promised)}; make `Framework.{what}` and `Losses.{what}` agree"
+            )
+    if (framework.helper is None) != (losses.helper is None):
+        raise TrialError(f"framework '{framework.name}': `Losses.helper` and `Framework.helper` go together")
 
 
 def _restore(optimiser: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
@@ -111,27 +132,34 @@ class Training:
         if state is not None:
             self._load(state)
 
-    def _generator(self, purpose: str) -> torch.Generator:
-        return torch.Generator().manual_seed(torch_seed(self.config.seed, purpose))
+    @contextmanager
+    def _generator(self, purpose: str) -> Iterator[torch.Generator]:
+        """A generator for weights; while it serves, the global one gives the same draws to a plug-in that uses it."""
+        seed = torch_seed(self.config.seed, purpose)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            yield torch.Generator().manual_seed(seed)
 
     def _model(self) -> AutoEncoder:
         model, recon = self.config.model, self.config.recon
         channels = recon.plugin.channels(self.data.shape[0], recon.params)
-        built = model.plugin.build(self.data.shape, channels, model.params, self._generator("weights"))
-        return built.to(self.device)
+        with self._generator("weights") as generator:
+            return model.plugin.build(self.data.shape, channels, model.params, generator).to(self.device)
 
     def _extra(self) -> nn.Module | None:
         framework, setting = self.config.framework, self.config.setting()
         if framework.plugin.extra is None:
             return None
-        built = framework.plugin.extra(setting, framework.params, self._generator("extra"), self._images)
+        with self._generator("extra") as generator:
+            built = framework.plugin.extra(setting, framework.params, generator, self._images)
         return None if built is None else built.to(self.device)
 
     def _helper(self) -> "_Helper | None":
         framework, setting = self.config.framework, self.config.setting()
         if framework.plugin.helper is None:
             return None
-        network = framework.plugin.helper.build(setting, framework.params, self._generator("helper")).to(self.device)
+        with self._generator("helper") as generator:
+            network = framework.plugin.helper.build(setting, framework.params, generator).to(self.device)
         parameters = list(network.parameters())
         return _Helper(network, parameters, framework.plugin.helper.optimiser(parameters, framework.params))
 
@@ -198,8 +226,10 @@ class Training:
             extra=self.extra,
             helper=self.helper.network if self.helper else None,
         )
-        params = config.framework_params(self.step)
-        return config.framework.plugin.loss(self.network, self._batch(), params, step)
+        framework = config.framework.plugin
+        losses = framework.loss(self.network, self._batch(), config.framework_params(self.step), step)
+        _assert_declared(framework, losses)
+        return losses
 
     def _objective(self, recon: Any, latent: Any) -> Any:
         """The one place where `loss_scale` acts."""

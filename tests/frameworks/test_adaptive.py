@@ -146,3 +146,10 @@ def test_the_order_of_a_pair_does_not_matter_to_the_kl(module, model, batch, ste
 def test_an_unknown_pair_law_is_refused(module):
     with pytest.raises(ValueError, match="original"):
         module.Params(beta=1, pairs="other")
+
+
+def test_the_largest_divergence_is_never_shared_even_where_the_threshold_rounds_up():
+    rows = torch.rand(2000, 8, generator=torch.Generator().manual_seed(0))
+    shared = below_threshold(rows, 1.0)
+    assert not shared.gather(1, rows.argmax(dim=1, keepdim=True)).any()
+    assert (shared.sum(dim=1) == 7).all()

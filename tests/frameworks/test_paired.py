@@ -37,7 +37,7 @@ def test_a_law_that_the_factors_cannot_serve_is_refused_before_anything_runs(nam
         return trial_with(framework={"name": name, "pairs": {"name": "fixed_k", "k": k}, **beta})
 
     assert config(6).framework.params.pairs == FixedK(k=6)
-    with pytest.raises(Invalid, match=r"framework: pairs\.k: must be <= 6"):
+    with pytest.raises(Invalid, match=r"framework\.pairs: k must be <= 6"):
         config(7)
 
 

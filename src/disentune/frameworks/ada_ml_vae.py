@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 
 from disentune.frameworks.adaptive import Divergence, aggregate, shared_latents
-from disentune.frameworks.paired import both_images, check_pairs, halves
+from disentune.frameworks.paired import both_images, halves
 from disentune.gaussian import kl_to_prior, nats_per_image, sample
 from disentune.pairs import Original, Pairs
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Posterior, Step
@@ -46,4 +46,4 @@ def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses
     return Losses(recon, params.beta * kl, {"kl": kl})
 
 
-FRAMEWORK = Framework(name="ada_ml_vae", params=Params, loss=loss, check=check_pairs)
+FRAMEWORK = Framework(name="ada_ml_vae", params=Params, loss=loss)

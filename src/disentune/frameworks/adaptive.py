@@ -21,7 +21,7 @@ def below_threshold(divergence: Tensor, ratio: float) -> Tensor:
     It takes twice the KL, but a common factor moves nothing across the threshold.
     """
     low, high = torch.aminmax(divergence, dim=1, keepdim=True)
-    return divergence < low + ratio * (high - low)
+    return (divergence < low + ratio * (high - low)) & (divergence < high)  # at ratio 1 the sum may round above high
 
 
 @torch.no_grad()

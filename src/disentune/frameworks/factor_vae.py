@@ -102,5 +102,6 @@ FRAMEWORK = Framework(
     parts=("kl", "tc"),
     watch=("discriminator_loss",),
     helper=Helper(discriminator, optimiser),
+    read_once=("helper_learning_rate",),
     check=check,
 )

@@ -1,11 +1,9 @@
 """What frameworks of pairs share: both images as one batch, and back."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from disentune.plugin import Batch, Posterior, Setting
+from disentune.plugin import Batch, Posterior
 
 
 def both_images(batch: Batch) -> Tensor:
@@ -18,8 +16,3 @@ def halves(q: Posterior) -> tuple[Posterior, Posterior]:
     """(2n, d) of both images -> (n, d) of the first ones, (n, d) of their partners."""
     (first, second), (first_logvar, second_logvar) = q.mean.chunk(2), q.logvar.chunk(2)
     return Posterior(first, first_logvar), Posterior(second, second_logvar)
-
-
-def check_pairs(setting: Setting, params: Any) -> None:
-    """Raises ValueError when the pair law cannot serve the data set's factors."""
-    params.pairs.check(setting.factor_sizes)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, binary_cross_entropy_with_logits
 
-from disentune.frameworks.paired import both_images, check_pairs
+from disentune.frameworks.paired import both_images
 from disentune.pairs import Laplace, Pairs
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Setting, Step
 
@@ -76,7 +76,6 @@ def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses
 def check(setting: Setting, params: Params) -> None:
     if setting.batch_size < 2:
         raise ValueError("'pcl' shuffles the pairs of a batch: training.batch_size must be >= 2")
-    check_pairs(setting, params)
 
 
 FRAMEWORK = Framework(
