@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from disentune import load
+from disentune import cli, load
 from disentune.cli import main
 from disentune.ledger import Run
 from simulator import simulate, sweep_file
@@ -18,6 +18,7 @@ QUICKSTART = Path(__file__).parents[1] / "sweeps" / "quickstart.yaml"
 def disentune(capsys, monkeypatch, tmp_path):
     """Runs a command in a temporary folder and gives (exit code, what it printed, what it complained)."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli.out, "width", 300)  # whatever the terminal of whoever runs the tests
 
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["disentune", *map(str, arguments)])
