@@ -149,6 +149,19 @@ def test_a_mean_beta_is_a_sum_beta_times_pixels_over_latents(name):
         torch.testing.assert_close(a.grad * pixels, b.grad, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("rgb", "latents", "beta", "published"),
+    [(True, 9, 1e-3, 1.365), (True, 25, 0.0316, 15.53), (False, 9, 0.00316, 1.438), (False, 25, 1.0, 163.8)],
+)
+def test_a_mean_beta_weighs_the_kl_as_in_the_table_of_the_papers_code(rgb, latents, beta, published):
+    """CHW * (mean squared error + beta * mean KL) = SSE + beta' * KL, for 64x64 images in colour or grey."""
+    model = {"name": "linear", "latents": latents}
+    training = Training(tiny(dataset={"name": "xysquares", "rgb": rgb}, model=model, evaluation={}))
+    pixels = (3 if rgb else 1) * 64 * 64
+    assert training._objective(7.0 * pixels, 0.0) == pytest.approx(7.0)
+    assert training._objective(0.0, beta * 1.0) * pixels == pytest.approx(published, rel=5e-4)  # four digits
+
+
 def test_rows_carry_both_scales():
     row = rows(Training(tiny(scale="mean")))[0]["metrics"]
     pixels, latents = 192, 4
