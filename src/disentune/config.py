@@ -201,7 +201,7 @@ def _named(catalogue: Catalogue, section: Any, prefix: str, mistakes: list[Mista
     tree = {key: value for key, value in section.items() if key != "name"}
     schedules = _schedules(plugin, tree, prefix, mistakes) if prefix == "framework" else {}
     params = _checked(plugin.params, tree, schedules, prefix, mistakes)
-    moving = {key: schedule for key, schedule in schedules.items() if not isinstance(schedule, Constant)}
+    moving = {key: schedule for key, schedule in schedules.items() if schedule and not isinstance(schedule, Constant)}
     return Named(plugin, params, name, moving) if params else None
 
 
