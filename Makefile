@@ -17,14 +17,15 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 quickstart: setup  ## the paper's story in two or three minutes
 	$(BIN)/disentune run sweeps/quickstart.yaml
 
-test: setup  ## every test
-	$(BIN)/python -m pytest
+test: setup  ## every test: the quick ones on all cores, then those that start Ray or a compiler, one by one
+	$(BIN)/python -m pytest -m "not slow" -n auto
+	$(BIN)/python -m pytest -m slow
 
 check: setup  ## what CI runs: style, types, tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(MAKE) test
 
 bench: setup  ## measured ratios, each against a named rival in the same run
 	for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
