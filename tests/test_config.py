@@ -297,7 +297,7 @@ def test_a_constant_schedule_is_the_number_itself():
         ({**RAMP, "final": -1}, "framework.beta.final", "must be >= 0"),
         ({**RAMP, "initial": -1}, "framework.beta.initial", "must be >= 0"),
         ({**RAMP, "schedule": "liner"}, "framework.beta.schedule",
-         "must be one of 'constant', 'linear', 'cosine', 'cyclic', got 'liner' Did you mean 'linear'?"),
+         "must be one of 'constant', 'linear', 'cosine', 'cyclic', got 'liner'. Did you mean 'linear'?"),
         ({"schedule": "linear", "final": 1}, "framework.beta.initial", "is required, but not set"),
         ({**RAMP, "finale": 1}, "framework.beta.finale",
          "unknown key. Did you mean 'final'? Known: begin, end, final, initial, schedule"),

@@ -57,7 +57,8 @@ def _mistake(error: Any, prefix: str, params: type[Frozen], tree: Any) -> Mistak
     else:
         text = _WORDING.get(kind, error["msg"]).format(**context)
     if kind == "union_tag_invalid":
-        text += did_you_mean(str(context["tag"]), [tag.strip(" '") for tag in context["expected_tags"].split(",")])
+        near = did_you_mean(str(context["tag"]), [tag.strip(" '") for tag in context["expected_tags"].split(",")])
+        text += f".{near}" if near else ""
     if kind == "float_type" and isinstance(error["input"], Mapping) and "schedule" in error["input"]:
         text += " (only a framework's own numbers can follow a schedule)"
     return Mistake(key, text, error["input"], kind not in _SAYS_ALL)

@@ -1,14 +1,13 @@
 """Ada-GVAE: Locatello et al., ICML 2020, section 4: posteriors of a pair are averaged where they differ little."""
 
 import math
+from functools import partial
 from typing import Literal
 
 import torch
 from pydantic import Field
 
-from disentune.frameworks.adaptive import Divergence, aggregate, shared_latents
-from disentune.frameworks.paired import both_images, halves
-from disentune.gaussian import kl_to_prior, nats_per_image, sample
+from disentune.frameworks.adaptive import Divergence, adaptive_loss
 from disentune.pairs import Original, Pairs
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Posterior, Step
 
@@ -35,14 +34,7 @@ def average(first: Posterior, second: Posterior, averaging: str = "mean") -> Pos
 
 
 def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses:
-    """Mean over the two images of reconstruction + beta * KL, with aggregated posteriors."""
-    x = both_images(batch)
-    first, second = halves(model.encode(x))
-    shared = shared_latents(first, second, params.ratio, params.divergence)
-    q = aggregate(first, second, average(first, second, params.averaging), shared)
-    recon = batch.recon(model.decode(sample(q, step.rng)), x)
-    kl = nats_per_image(kl_to_prior(q))
-    return Losses(recon, params.beta * kl, {"kl": kl})
+    return adaptive_loss(model, batch, params, step, partial(average, averaging=params.averaging))
 
 
 FRAMEWORK = Framework(name="ada_gvae", params=Params, loss=loss)

@@ -5,9 +5,7 @@ import math
 import torch
 from pydantic import Field
 
-from disentune.frameworks.adaptive import Divergence, aggregate, shared_latents
-from disentune.frameworks.paired import both_images, halves
-from disentune.gaussian import kl_to_prior, nats_per_image, sample
+from disentune.frameworks.adaptive import Divergence, adaptive_loss
 from disentune.pairs import Original, Pairs
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Posterior, Step
 
@@ -36,14 +34,7 @@ def product(first: Posterior, second: Posterior) -> Posterior:
 
 
 def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses:
-    """Mean over the two images of reconstruction + beta * KL, with aggregated posteriors."""
-    x = both_images(batch)
-    first, second = halves(model.encode(x))
-    shared = shared_latents(first, second, params.ratio, params.divergence)
-    q = aggregate(first, second, product(first, second), shared)
-    recon = batch.recon(model.decode(sample(q, step.rng)), x)
-    kl = nats_per_image(kl_to_prior(q))
-    return Losses(recon, params.beta * kl, {"kl": kl})
+    return adaptive_loss(model, batch, params, step, product)
 
 
 FRAMEWORK = Framework(name="ada_ml_vae", params=Params, loss=loss)

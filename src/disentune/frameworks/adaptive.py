@@ -1,12 +1,14 @@
 """Adaptive sharing (Locatello et al., ICML 2020, section 4): which latents a pair has in common, found per pair."""
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from disentune.gaussian import kl, symmetric_kl
-from disentune.plugin import Posterior
+from disentune.frameworks.paired import both_images, halves
+from disentune.gaussian import kl, kl_to_prior, nats_per_image, sample, symmetric_kl
+from disentune.plugin import AutoEncoder, Batch, Losses, Posterior, Step
 
 Divergence = Literal["symmetric_kl", "kl"]
 """disent's symmetric KL, or disentanglement_lib's KL(first || second)."""
@@ -35,3 +37,16 @@ def aggregate(first: Posterior, second: Posterior, average: Posterior, shared: T
     means = [torch.where(shared, average.mean, own.mean) for own in (first, second)]
     logvars = [torch.where(shared, average.logvar, own.logvar) for own in (first, second)]
     return Posterior(torch.cat(means), torch.cat(logvars))
+
+
+def adaptive_loss(
+    model: AutoEncoder, batch: Batch, params: Any, step: Step, average: Callable[[Posterior, Posterior], Posterior]
+) -> Losses:
+    """Mean over the two images of reconstruction + beta * KL, with the average in the latents that a pair shares."""
+    x = both_images(batch)
+    first, second = halves(model.encode(x))
+    shared = shared_latents(first, second, params.ratio, params.divergence)
+    q = aggregate(first, second, average(first, second), shared)
+    recon = batch.recon(model.decode(sample(q, step.rng)), x)
+    nats = nats_per_image(kl_to_prior(q))
+    return Losses(recon, params.beta * nats, {"kl": nats})

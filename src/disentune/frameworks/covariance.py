@@ -1,9 +1,12 @@
 """Covariance of codes over a batch, and its distance from the identity (Kumar et al., ICLR 2018, Eq. 6 and 7)."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from disentune.plugin import Posterior
+from disentune.gaussian import kl_to_prior, nats_per_image, sample
+from disentune.plugin import AutoEncoder, Batch, Losses, Posterior, Setting, Step
 
 
 def covariance_of_means(q: Posterior) -> Tensor:
@@ -25,3 +28,24 @@ def off_diagonal(covariance: Tensor) -> Tensor:
 def diagonal(covariance: Tensor) -> Tensor:
     """Sum of squared distances of the diagonal from 1, a scalar."""
     return (covariance.diagonal() - 1).square().sum()
+
+
+def dip_loss(
+    model: AutoEncoder,
+    batch: Batch,
+    step: Step,
+    covariance_of: Callable[[Posterior], Tensor],
+    lambda_od: float,
+    lambda_d: float,
+) -> Losses:
+    """Reconstruction + KL + lambda_od * sum of Cov_ij^2 + lambda_d * sum of (Cov_ii - 1)^2; rows have both sums."""
+    q = model.encode(batch.x)
+    recon = batch.recon(model.decode(sample(q, step.rng)), batch.x)
+    kl, covariance = nats_per_image(kl_to_prior(q)), covariance_of(q)
+    dip_od, dip_d = off_diagonal(covariance), diagonal(covariance)
+    return Losses(recon, kl + lambda_od * dip_od + lambda_d * dip_d, {"kl": kl, "dip_od": dip_od, "dip_d": dip_d})
+
+
+def check_batch(setting: Setting, params: object) -> None:
+    if setting.batch_size < 2:
+        raise ValueError("a DIP-VAE takes a covariance over the batch: training.batch_size must be >= 2")

@@ -2,9 +2,8 @@
 
 from pydantic import Field
 
-from disentune.frameworks.covariance import covariance_of_means, diagonal, off_diagonal
-from disentune.gaussian import kl_to_prior, nats_per_image, sample
-from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Setting, Step
+from disentune.frameworks.covariance import check_batch, covariance_of_means, dip_loss
+from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Step
 
 
 class Params(Frozen):
@@ -18,19 +17,8 @@ class Params(Frozen):
 
 
 def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses:
-    """Reconstruction + KL + lambda_od * sum of Cov_ij^2 + lambda_d * sum of (Cov_ii - 1)^2; rows have both sums."""
-    q = model.encode(batch.x)
-    recon = batch.recon(model.decode(sample(q, step.rng)), batch.x)
-    kl, covariance = nats_per_image(kl_to_prior(q)), covariance_of_means(q)
-    dip_od, dip_d = off_diagonal(covariance), diagonal(covariance)
     lambda_d = 10 * params.lambda_od if params.lambda_d is None else params.lambda_d
-    latent = kl + params.lambda_od * dip_od + lambda_d * dip_d
-    return Losses(recon, latent, {"kl": kl, "dip_od": dip_od, "dip_d": dip_d})
+    return dip_loss(model, batch, step, covariance_of_means, params.lambda_od, lambda_d)
 
 
-def check(setting: Setting, params: Params) -> None:
-    if setting.batch_size < 2:
-        raise ValueError("dip_vae_i needs a covariance over the batch: training.batch_size must be >= 2")
-
-
-FRAMEWORK = Framework(name="dip_vae_i", params=Params, loss=loss, parts=("kl", "dip_od", "dip_d"), check=check)
+FRAMEWORK = Framework(name="dip_vae_i", params=Params, loss=loss, parts=("kl", "dip_od", "dip_d"), check=check_batch)
