@@ -23,6 +23,7 @@ TRIAL = {
     "training.learning_rate": 0.001,
     "evaluation.metrics": ["mig"],
     "evaluation.every": 300,
+    "evaluation.table": 1000,
     "loss_scale": "mean",
     "seed": 0,
 }

@@ -19,7 +19,7 @@ LAYERS = [
     ("sweepfile", "evaluation", "selection"),
     ("space", "training", "ledger", "suggest", "schema"),
     ("schedule", "segment", "plan", "results"),
-    ("planner", "report"),
+    ("planner", "report", "rescore"),
     ("display", "trainable", "search", "tracking"),
     ("sweep",),
     ("cli", "__init__"),

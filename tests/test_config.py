@@ -47,7 +47,8 @@ def test_the_id_is_the_hash_of_the_canonical_json_and_never_changes():
     canonical = (
         '{"dataset":{"grid_size":6,"image_size":24,"name":"xysquares","rgb":true,"spacing":4,"square_size":4,"squares":3,'
         '"transform":"standardise"},'
-        '"evaluation":{"every":300,"metrics":[{"bins":20,"name":"mig","samples":10000}],"table":15000},'
+        '"evaluation":{"every":300,"fast_table":10000,'
+        '"metrics":[{"bins":20,"codes":"mean","every":null,"name":"mig","samples":10000,"size":"full"}],"table":50000},'
         '"framework":{"beta":0.001,"name":"beta_vae"},'
         '"loss_scale":"mean",'
         '"model":{"depth":2,"latents":9,"name":"mlp","width":128},'
@@ -56,12 +57,12 @@ def test_the_id_is_the_hash_of_the_canonical_json_and_never_changes():
         '"training":{"batch_size":64,"compile":false,"device":"cpu","learning_rate":0.001,"log_every":100,"steps":1500,"threads":1}}'
     )
     assert json.dumps(config().tree(), sort_keys=True, separators=(",", ":")) == canonical
-    assert config().id == hashlib.sha256(canonical.encode()).hexdigest()[:16] == "422bd082c8ad3cd0"
+    assert config().id == hashlib.sha256(canonical.encode()).hexdigest()[:16] == "9868fdbb80a871d7"
 
 
 def test_defaults_written_out_give_the_same_id():
     assert TrialConfig.parse(config().tree()).id == config().id
-    assert config(training__threads=1, dataset__transform="standardise", evaluation__table=15_000).id == config().id
+    assert config(training__threads=1, dataset__transform="standardise", evaluation__table=50_000).id == config().id
     assert config(evaluation__metrics=[{"name": "mig"}]).id == config().id
 
 
@@ -161,9 +162,92 @@ def test_a_metric_that_is_none_is_a_mistake(metrics):
     assert any(key.startswith("evaluation.metrics") for key in mistakes(changed(evaluation__metrics=metrics)))
 
 
-def test_a_metric_twice_is_a_mistake():
-    found = mistakes(changed(evaluation__metrics=["mig", {"name": "mig"}]))
+@pytest.mark.parametrize("second", [{"name": "mig"}, {"name": "mig", "every": 7}, {"name": "mig", "codes": "both"}])
+def test_a_metric_twice_is_a_mistake(second):
+    found = mistakes(changed(evaluation__metrics=["mig", second]))
     assert found == {"evaluation.metrics": "'mig' stands there twice; keep one"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"size": "small"}, "must be one of 'full', 'fast' or 'both'"),
+        ({"codes": "means"}, "must be one of 'mean', 'sampled' or 'both'"),
+        ({"every": 0}, "must be a number of steps >= 1, or end, got 0"),
+        ({"every": "ends"}, "must be a number of steps >= 1, or end, got 'ends'"),
+        ({"evry": 3}, "Did you mean 'every'?"),
+        ({"bins": 1}, "must be >= 2"),
+        ({"binz": 3}, "Did you mean 'bins'?"),
+    ],
+)
+def test_what_stands_beside_a_metrics_name_is_checked(entry, words):
+    found = mistakes(changed(evaluation__metrics=[{"name": "mig", **entry}]))
+    assert [words in text for text in found.values()] == [True]
+
+
+# ---- which metrics, on what, when
+
+
+def labels(**changes):
+    return {scored.label: scored for scored in config(**changes).metrics}
+
+
+def test_a_metric_in_both_sizes_is_fast_during_training_and_full_at_its_end():
+    found = labels(evaluation__metrics=["mig"], evaluation__every=300, evaluation__size="both", training__steps=1000)
+    assert {label: (scored.size, scored.every) for label, scored in found.items()} == {
+        "mig_fast": ("fast", 300),
+        "mig": ("full", 0),
+    }
+    assert (found["mig_fast"].metric.params.samples, found["mig"].metric.params.samples) == (2_000, 10_000)
+    trial = config(evaluation__metrics=["mig"], evaluation__every=300, evaluation__size="both", training__steps=1000)
+    assert trial.metric_keys() == ["mig_fast", "mig"]
+    assert [[scored.label for scored in trial.due(step)] for step in (299, 300, 1000)] == [
+        [], ["mig_fast"], ["mig_fast", "mig"],
+    ]  # fmt: skip
+    assert (trial.reporting_interval("mig_fast"), trial.reporting_interval("mig")) == (300, 1000)
+
+
+def test_a_metric_of_the_list_may_have_its_own_size_codes_steps_and_parameters():
+    own = {"name": "dci", "size": "fast", "codes": "both", "every": 700, "test": 50}
+    found = labels(evaluation__metrics=["mig", own], evaluation__every=100)
+    assert list(found) == ["mig", "dci_fast", "dci_sampled_fast"]
+    dci = found["dci_sampled_fast"]
+    assert (dci.every, dci.metric.params.train, dci.metric.params.test) == (700, 1_000, 50)
+    assert dci.keys[0] == "dci_disentanglement_sampled_fast"
+    assert (found["mig"].size, found["mig"].codes, found["mig"].every) == ("full", "mean", 100)
+
+
+def test_a_metric_at_the_end_alone():
+    trial = config(evaluation__metrics=[{"name": "mig", "every": "end"}], evaluation__every=100, training__steps=250)
+    assert [bool(trial.due(step)) for step in (100, 200, 250)] == [False, False, True]
+    assert trial.evaluates_at(100)
+
+
+def test_a_metric_of_its_own_rhythm_makes_an_evaluation():
+    trial = config(evaluation__metrics=[{"name": "mig", "every": 70}], evaluation__every=None, training__steps=200)
+    assert [step for step in range(1, 201) if trial.evaluates_at(step)] == [70, 140, 200]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            {"metrics": ["mig"], "size": "both"},
+            {"metrics": [{"name": "mig", "size": "fast"}, {"name": "mig", "every": "end"}]},
+        ),
+        ({"metrics": ["mig"], "size": "fast"}, {"metrics": [{"name": "mig", "size": "fast"}]}),
+        ({"metrics": ["mig"], "codes": "sampled"}, {"metrics": [{"name": "mig", "codes": "sampled"}]}),
+        ({"metrics": ["mig"]}, {"metrics": [{"name": "mig", "every": 100}]}),
+    ],
+)
+def test_two_ways_to_say_the_same_are_one_trial(one, other):
+    first, second = ({f"evaluation__{key}": value for key, value in way.items()} for way in (one, other))
+    assert config(evaluation__every=100, **first).id == config(evaluation__every=100, **second).id
+
+
+def test_a_metric_of_ones_own_must_not_take_anothers_key(own_module):
+    found = mistakes(changed(evaluation__metrics=["mig", "my_vae_1:METRIC"]))
+    assert found == {"evaluation.metrics": "two metrics give the key 'mig'"}
 
 
 def test_sections_that_do_not_go_together_are_mistakes():
@@ -186,12 +270,13 @@ def own_module(tmp_path, monkeypatch):
     source = """
         from pydantic import Field
         from disentune.frameworks import beta_vae
-        from disentune.plugin import Framework, Frozen
+        from disentune.plugin import Framework, Frozen, Metric
 
         class Params(Frozen):
             gamma: float = Field(ge=1)
 
         FRAMEWORK = Framework(name="mine", params=Params, loss=beta_vae.loss)
+        METRIC = Metric(name="mine", params=Frozen, keys=("mig",), score=lambda *_: {})
         RECORD = "not a record"
     """
     (tmp_path / "my_vae_1.py").write_text(textwrap.dedent(source))

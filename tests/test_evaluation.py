@@ -3,33 +3,70 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 from disentune import evaluation
+from disentune.config import Scored
+from disentune.data.factors import FactorGrid
 from disentune.errors import DataError
-from disentune.evaluation import encoded, scores, table_indices
+from disentune.evaluation import encoded, evaluated, line_indices, sample_indices, table_from, table_indices
 from disentune.metrics import score
 from disentune.training import Training
 
+SMALL = {
+    "dataset__image_size": 16,
+    "dataset__square_size": 4,
+    "dataset__grid_size": 3,
+    "model__width": 8,
+    "model__latents": 3,
+}
+"""3**6 = 729 images."""
 
-def test_a_small_data_set_is_evaluated_whole(trial_with):
-    assert table_indices(trial_with(evaluation__table=100), 64).tolist() == list(range(64))
+
+@pytest.fixture
+def training(trial_with):
+    return Training(trial_with(**SMALL))
+
+
+def test_a_small_data_set_is_evaluated_whole():
+    assert sample_indices(64, 100, np.random.default_rng(0)).tolist() == list(range(64))
 
 
 def test_a_large_one_is_sampled_without_repeats_the_same_way_every_time(trial_with):
-    config = trial_with(evaluation__table=100)
-    indices = table_indices(config, 10**6)
+    config, grid = trial_with(evaluation__table=100), FactorGrid(("a", "b"), (1000, 1000))
+    indices = table_indices(config, grid, "full", lines=False)
     assert len(set(indices.tolist())) == 100
-    assert (indices == table_indices(config, 10**6)).all()
-    assert (indices != table_indices(trial_with(evaluation__table=100, seed=1), 10**6)).any()
+    assert (indices == table_indices(config, grid, "full", lines=False)).all()
+    assert (indices != table_indices(trial_with(evaluation__table=100, seed=1), grid, "full", lines=False)).any()
     assert 0 <= indices.min() < indices.max() < 10**6
 
 
-def test_codes_stand_beside_their_own_factors(trial_with):
-    config = trial_with(dataset__image_size=16, dataset__square_size=4, dataset__grid_size=3, model__width=8)
-    training = Training(config)
+def test_the_fast_size_has_a_table_of_its_own(trial_with):
+    config, grid = trial_with(evaluation__fast_table=50), FactorGrid(("a", "b"), (1000, 1000))
+    assert len(table_indices(config, grid, "fast", lines=False)) == 50
+
+
+def test_a_table_of_lines_holds_every_value_of_a_factor_around_equally_many_points():
+    grid = FactorGrid(("a", "b", "c"), (7, 11, 5))
+    factors = grid.factors(line_indices(grid, 230, np.random.default_rng(0)))
+    assert len(factors) == 10 * (7 + 11 + 5)
+    for factor, block in enumerate(np.split(factors, [70, 180])):
+        lines = block.reshape(10, grid.sizes[factor], 3)
+        assert (lines[:, :, factor] == np.arange(grid.sizes[factor])).all()
+        others = np.delete(lines, factor, axis=2)
+        assert (others == others[:, :1]).all()
+        assert len(np.unique(others[:, 0], axis=0)) > 5
+
+
+def test_a_small_data_set_is_its_own_table_of_lines():
+    grid = FactorGrid(("a", "b"), (4, 5))
+    assert line_indices(grid, 20, np.random.default_rng(0)).tolist() == list(range(20))
+
+
+def test_codes_stand_beside_their_own_factors(training):
     indices = np.array([5, 700, 0, 333])
-    table = encoded(training.model, training.data, training.transform, indices)
+    table = encoded(training.trained_model(), indices)
     assert (training.grid.index(table.factors) == indices).all()
     for row, index in enumerate(indices):
         with torch.no_grad():
@@ -39,24 +76,115 @@ def test_codes_stand_beside_their_own_factors(trial_with):
         np.testing.assert_allclose(table.logvars[row], q.logvar[0].numpy(), rtol=1e-4, atol=1e-6)
 
 
+def test_sampled_codes_follow_the_posteriors_and_are_the_same_at_every_evaluation(training):
+    trained = training.trained_model()
+    images = replace(
+        encoded(trained, np.arange(729)), means=np.full((729, 3), 5.0), logvars=np.tile(np.log([4, 1, 1e-4]), (729, 1))
+    )
+    codes = table_from(trained, images, "sampled").codes
+    # 5 standard errors: sd / sqrt(n) of a mean, sd / sqrt(2 n) of a deviation
+    np.testing.assert_allclose(codes.mean(axis=0), 5, atol=5 * 2 / np.sqrt(729))
+    np.testing.assert_allclose(codes.std(axis=0) / [2, 1, 0.01], 1, atol=5 / np.sqrt(2 * 729))
+    assert (codes == table_from(trained, images, "sampled").codes).all()
+    assert (table_from(trained, images, "mean").codes == 5).all()
+
+
+def test_rows_are_as_far_apart_as_the_reconstruction_loss_says(trial_with):
+    training = Training(trial_with(**SMALL, recon__name="mae"))
+    trained = training.trained_model()
+    table = table_from(trained, encoded(trained, np.array([3, 500, 77])), "mean")
+    x = trained.images(np.array([3, 500, 77]))
+    expected = [(x[0] - x[1]).abs().sum(), (x[2] - x[2]).abs().sum(), (x[1] - x[2]).abs().sum()]
+    found = table.distance(np.array([0, 2, 1]), np.array([1, 2, 2]))
+    scale = found[0] / float(expected[0])  # the loss has its own scale, a mean or a sum over pixels
+    np.testing.assert_allclose(found, scale * np.array(expected, dtype=float), rtol=1e-5)
+    assert found[0] > 0 == found[1]
+
+
+def test_a_rows_reconstruction_is_its_own_code_decoded(training):
+    trained = training.trained_model()
+    table = table_from(trained, encoded(trained, np.array([3, 500, 77])), "sampled")
+    with torch.no_grad():
+        output = training.model.decode(torch.tensor(table.codes[[2, 0]], dtype=torch.float32))
+    target = trained.images(np.array([77, 3]))
+    expected = training.config.recon.plugin.per_image(output, target, training.config.recon.params)
+    np.testing.assert_allclose(table.reconstruction(np.array([2, 0])), expected.numpy(), rtol=1e-5)
+
+
+def test_chunks_change_nothing(training, monkeypatch):
+    trained = training.trained_model()
+    whole = table_from(trained, encoded(trained, np.arange(50)), "mean")
+    rows, others = np.arange(50), np.arange(50)[::-1]
+    expected = whole.codes, whole.distance(rows, others), whole.reconstruction(rows)
+    monkeypatch.setattr(evaluation, "CHUNK", 7)
+    parts = table_from(trained, encoded(trained, np.arange(50)), "mean")
+    for one, other in zip(
+        expected, (parts.codes, parts.distance(rows, others), parts.reconstruction(rows)), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)  # another product, so other last bits
+
+
 def test_the_trials_score_is_the_plain_functions_score(trial_with):
-    config = trial_with(evaluation__metrics=["mig"], seed=7)
-    rng = np.random.default_rng(0)
-    table = evaluation.Table(rng.normal(size=(500, 4)), np.zeros((500, 4)), rng.integers(0, 5, size=(500, 2)))
-    assert scores(config, table)[0] == score("mig", table.means, table.factors, seed=7)
+    training = Training(trial_with(**SMALL, evaluation__metrics=["mig"], seed=7))
+    found = evaluated(training.config, training.trained_model(), training.config.metrics)
+    table = encoded(training.trained_model(), np.arange(729))
+    assert found.numbers == score("mig", table.means, table.factors, seed=7)
 
 
-def test_a_failing_metric_leaves_nan_and_a_note_and_the_others_go_on(trial_with):
-    config = trial_with(evaluation__metrics=["mig", "dci"])
+def test_a_row_says_how_each_number_was_made(trial_with):
+    metrics = [{"name": "dci", "train": 20, "test": 10, "trees": "sklearn"}]
+    training = Training(trial_with(**SMALL, evaluation__metrics=metrics, evaluation__size="both"))
+    found = evaluated(training.config, training.trained_model(), training.config.metrics)
+    assert {key for key in found.numbers if key.endswith("disentanglement")} == {"dci_disentanglement"}
+    assert "dci_disentanglement_fast" in found.numbers
+    sizes = {"train": 20, "test": 10, "trees": "sklearn"}
+    assert found.scored["dci_fast"] == {"size": "fast", "codes": "mean", **sizes}
+    assert found.scored["dci"] == {"size": "full", "codes": "mean", **sizes}
+    assert np.shape(found.details["dci_importance_fast"]) == (3, 6)
+    assert found.row().keys() == {"details", "scored"}
+
+
+def test_each_image_is_encoded_once(trial_with, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        evaluation, "encoded", lambda trained, indices: calls.append(len(indices)) or encoded(trained, indices)
+    )
+    training = Training(trial_with(**SMALL, evaluation__metrics=["mig", "dci"], evaluation__codes="both"))
+    config = replace(training.config, metrics=tuple(shorter(scored) for scored in training.config.metrics))
+    assert len(evaluated(config, training.trained_model(), config.metrics).scored) == 4
+    assert calls == [729]
+
+
+def shorter(scored):
+    params = {"train": 20, "test": 10} if scored.metric.name == "dci" else {"samples": 20}
+    return scored._replace(metric=scored.metric._replace(params=scored.metric.params.model_copy(update=params)))
+
+
+@pytest.mark.parametrize(
+    ("error", "note"),
+    [(DataError("too few rows"), "mine: too few rows"), (IndexError("3"), "IndexError: 3"), (None, "KeyError: 'mine'")],
+)
+def test_a_failing_metric_leaves_nan_and_a_note_and_the_others_go_on(trial_with, error, note):
+    training = Training(trial_with(**SMALL, evaluation__metrics=["mig"]))
+    (mig,) = training.config.metrics
 
     def broken(*arguments):
-        raise DataError("dci: too few rows")
+        if error:
+            raise error
+        return {}
 
-    mig, dci = config.metrics
-    config = replace(config, metrics=(dci._replace(plugin=replace(dci.plugin, score=broken)), mig))
-    rng = np.random.default_rng(0)
-    table = evaluation.Table(rng.normal(size=(50, 3)), np.zeros((50, 3)), rng.integers(0, 3, size=(50, 2)))
-    numbers, notes = scores(config, table)
-    assert np.isfinite(numbers["mig"])
-    assert np.isnan(numbers["dci_disentanglement"])
-    assert notes == {"dci": "dci: too few rows"}
+    plugin = replace(mig.metric.plugin, name="mine", keys=("mine",), score=broken)
+    mine = Scored(mig.metric._replace(plugin=plugin, name="mine"), "full", "mean", 0)
+    found = evaluated(training.config, training.trained_model(), [mine, mig])
+    assert np.isfinite(found.numbers["mig"])
+    assert np.isnan(found.numbers["mine"])
+    assert found.notes == {"mine": note}
+    assert "mine" not in found.scored
+
+
+def test_codes_that_are_not_finite_fail_every_metric_and_not_the_trial(training):
+    with torch.no_grad():
+        for parameter in training.model.encoder.parameters():
+            parameter.fill_(float("nan"))
+    found = evaluated(training.config, training.trained_model(), training.config.metrics)
+    assert found.notes == {"mig": "codes must be finite, but row 0, column 0 is nan"}

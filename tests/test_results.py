@@ -7,7 +7,7 @@ import pytest
 
 from disentune.errors import ConfigError
 from disentune.ledger import Status
-from disentune.results import aggregate, as_json, load, ranked, read, varying_keys, write_parquet
+from disentune.results import aggregate, as_json, load, mode_of, overview, ranked, read, varying_keys, write_parquet
 
 
 def losses(step, value=1.0, **metrics):
@@ -35,8 +35,8 @@ def test_columns_are_fixed_ones_then_config_in_canonical_order_then_metrics_as_t
     maker.trial(curve(0.1), recon__name="overlap", recon__radius=3, recon__alpha=1.0)
     columns = list(read(maker.run).rows)
     assert columns[:6] == ["trial_id", "arm", "status", "seed", "step", "dataset.name"]
-    assert columns[-3:] == ["loss", "loss_sum", "mig"]
-    sections = list(dict.fromkeys(column.split(".")[0] for column in columns[5:-3]))
+    assert columns[-4:] == ["loss", "loss_sum", "mig", "mig_max"]
+    sections = list(dict.fromkeys(column.split(".")[0] for column in columns[5:-4]))
     assert sections == ["dataset", "model", "framework", "recon", "training", "evaluation", "loss_scale"]
 
 
@@ -226,6 +226,16 @@ def test_ranking_puts_the_best_first_and_trials_without_a_number_last(compared, 
     assert list(migs.isna()) == [False] * 5 + [True]
 
 
+def test_rows_have_the_running_maximum_of_each_metric_and_of_no_loss(make_run):
+    maker = make_run()
+    rows = [losses(100), losses(300, mig=0.3), losses(400), losses(600, mig=0.1), losses(900, mig=math.nan)]
+    maker.trial([*rows, losses(1200, mig=0.4)])
+    frame = read(maker.run).rows
+    assert frame["mig_max"].tolist()[1:] == [0.3, 0.3, 0.3, 0.3, 0.4]
+    assert math.isnan(frame["mig_max"].iloc[0])
+    assert "loss_max" not in frame
+
+
 def test_parameters_vary_only_where_their_plug_in_is_not_the_reason(make_run):
     maker = make_run()
     maker.trial(curve(0.1))
@@ -245,3 +255,25 @@ def test_failed_trials_are_in_no_mean_and_cut_ones_show_their_step(make_run):
     assert table["mean"].tolist() == pytest.approx([0.3])
     assert table["failed"].tolist() == [1]
     assert table["from_step"].tolist() == [300]
+
+
+def test_the_overview_has_the_mean_of_every_other_metric_in_the_groups_best_first(make_run):
+    maker = make_run()
+    for beta, mig, sap in ((1.0, 0.2, 0.5), (2.0, 0.6, 0.1)):
+        for seed, more in ((0, 0.0), (1, 0.2)):
+            maker.trial([losses(300, mig=mig + more, sap=sap + more)], framework__beta=beta, seed=seed)
+    maker.trial([losses(300, mig=0.9, sap=0.9)], framework__beta=2.0, seed=2, status="failed")
+    table = overview(read(maker.run), None, "mig")
+    assert list(table.columns) == ["metric", "1", "2"]
+    assert table["metric"].tolist() == ["sap"]
+    assert table[["1", "2"]].to_numpy().tolist() == [[pytest.approx(0.2), pytest.approx(0.6)]]
+
+
+@pytest.mark.parametrize(
+    ("metric", "mode"),
+    [("mig", "max"), ("mig_fast", "max"), ("loss_sum", "min"), ("gaussian_total_correlation_sampled_fast", "min")],
+)
+def test_a_metric_says_whether_large_or_small_is_good(make_run, metric, mode):
+    maker = make_run()
+    maker.trial([{**losses(300), metric: 0.5}])
+    assert mode_of(read(maker.run), metric) == mode

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from disentune.data import DATASETS
 from disentune.errors import did_you_mean
@@ -15,7 +15,7 @@ from disentune.frameworks import FRAMEWORKS
 from disentune.metrics import METRICS
 from disentune.models import MODELS
 from disentune.parameters import Mistake, validated
-from disentune.plugin import Catalogue, Count, Frozen, Setting
+from disentune.plugin import Catalogue, Count, Frozen, Metric, Representation, Setting
 from disentune.recon import RECONS
 from disentune.schedules import Constant, Scheduled
 
@@ -46,11 +46,38 @@ class Training(Frozen):
 
 
 class Evaluation(Frozen):
-    """Which metrics are computed, and when; the end of training always counts as an evaluation."""
+    """Which metrics are computed, on what, and when; the end of training always counts as an evaluation.
+
+    `size`, `codes` and `every` hold for all metrics; a metric of the list may have its own.
+    """
 
     metrics: list[Any] = Field(default_factory=list, description="names, or mappings of name and parameters")
     every: Count | None = Field(None, ge=1, description="steps between evaluations; none: only at the end")
-    table: Count = Field(15_000, ge=10, description="images encoded into the table that metrics draw from")
+    size: Literal["full", "fast", "both"] = Field(
+        "full",
+        description="full: the published sizes; fast: smaller ones, in keys with _fast; "
+        "both: fast during training and at its end, full at the end",
+    )
+    codes: Literal["mean", "sampled", "both"] | None = Field(
+        None, description="which codes are scored, sampled ones in keys with _sampled; none: as each metric has it"
+    )
+    table: Count = Field(50_000, ge=10, description="images encoded for metrics in full size; all if there are fewer")
+    fast_table: Count = Field(10_000, ge=10, description="images encoded for metrics in fast size")
+
+
+class When(Frozen):
+    """What may stand beside a metric's own parameters."""
+
+    size: Literal["full", "fast", "both"] | None = None
+    codes: Literal["mean", "sampled", "both"] | None = None
+    every: Count | Literal["end"] | None = None
+
+    @field_validator("every", mode="before")
+    @classmethod
+    def _steps_or_end(cls, every: Any) -> Any:
+        if every in (None, "end") or (isinstance(every, int | float) and every >= 1 and every == int(every)):
+            return every
+        raise ValueError(f"must be a number of steps >= 1, or end, got {every!r}")
 
 
 class Named(NamedTuple):
@@ -64,6 +91,36 @@ class Named(NamedTuple):
     def tree(self) -> dict[str, Any]:
         schedules = {key: schedule.model_dump() for key, schedule in self.schedules.items()}
         return {"name": self.name, **self.params.model_dump(), **schedules}
+
+
+class Scored(NamedTuple):
+    """A metric as a trial computes it: on which codes, in which size, every how many steps (0: at the end alone)."""
+
+    metric: Named
+    size: Literal["full", "fast"]
+    codes: Representation
+    every: int
+
+    @property
+    def suffix(self) -> str:
+        return ("_sampled" if self.codes == "sampled" else "") + ("_fast" if self.size == "fast" else "")
+
+    @property
+    def label(self) -> str:
+        return f"{self.metric.name}{self.suffix}"
+
+    @property
+    def keys(self) -> list[str]:
+        return [f"{key}{self.suffix}" for key in self.metric.plugin.keys]
+
+    def due(self, step: int) -> bool:
+        """Before the end of training."""
+        return self.every > 0 and step % self.every == 0
+
+    def tree(self, usual: int) -> dict[str, Any]:
+        """`every` is only told when it is not the usual one."""
+        every = None if self.every == usual else self.every or "end"
+        return {**self.metric.tree(), "size": self.size, "codes": self.codes, "every": every}
 
 
 PLUGIN_SECTIONS: dict[str, Catalogue] = {
@@ -91,7 +148,7 @@ class TrialConfig:
     recon: Named
     training: Training
     evaluation: Evaluation
-    metrics: tuple[Named, ...]
+    metrics: tuple[Scored, ...]
     loss_scale: Literal["sum", "mean"]
     seed: int
 
@@ -103,7 +160,10 @@ class TrialConfig:
             "framework": self.framework.tree(),
             "recon": self.recon.tree(),
             "training": self.training.model_dump(),
-            "evaluation": {**self.evaluation.model_dump(), "metrics": [metric.tree() for metric in self.metrics]},
+            "evaluation": {
+                **self.evaluation.model_dump(exclude={"size", "codes"}),  # each metric has its own
+                "metrics": [scored.tree(self.evaluation.every or 0) for scored in self.metrics],
+            },
             "loss_scale": self.loss_scale,
             "seed": self.seed,
         }
@@ -116,7 +176,7 @@ class TrialConfig:
         return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
 
     def metric_keys(self) -> list[str]:
-        return [key for metric in self.metrics for key in metric.plugin.keys]
+        return [key for scored in self.metrics for key in scored.keys]
 
     def loss_keys(self) -> list[str]:
         """What every row has: each loss in the trial's scale and in nats an image, and what the framework watches."""
@@ -137,7 +197,16 @@ class TrialConfig:
 
     def evaluates_at(self, step: int) -> bool:
         every = self.evaluation.every
-        return step == self.training.steps or (every is not None and step % every == 0)
+        return step == self.training.steps or (every is not None and step % every == 0) or bool(self.due(step))
+
+    def due(self, step: int) -> tuple[Scored, ...]:
+        """The metrics that are computed after this step."""
+        return tuple(scored for scored in self.metrics if step == self.training.steps or scored.due(step))
+
+    def reporting_interval(self, key: str) -> int:
+        """Steps between two rows that have this loss or metric."""
+        every = {key: scored.every for scored in self.metrics for key in scored.keys}
+        return (every[key] or self.training.steps) if key in every else self.training.log_every
 
     @classmethod
     def parse(cls, tree: Mapping[str, Any]) -> "TrialConfig":
@@ -198,7 +267,7 @@ def _named(catalogue: Catalogue, section: Any, prefix: str, mistakes: list[Mista
     except ValueError as error:
         mistakes.append(Mistake(f"{prefix}.name", str(error)))
         return None
-    tree = {key: value for key, value in section.items() if key != "name"}
+    tree = _without_name(section)
     schedules = _schedules(plugin, tree, prefix, mistakes) if prefix == "framework" else {}
     params = _checked(plugin.params, tree, schedules, prefix, mistakes)
     moving = {key: schedule for key, schedule in schedules.items() if schedule and not isinstance(schedule, Constant)}
@@ -246,16 +315,59 @@ def _checked(
     return checked
 
 
-def _metrics(evaluation: Evaluation | None, mistakes: list[Mistake]) -> tuple[Named, ...]:
+def _metrics(evaluation: Evaluation | None, mistakes: list[Mistake]) -> tuple[Scored, ...]:
     if evaluation is None:
         return ()
     entries = [{"name": entry} if isinstance(entry, str) else entry for entry in evaluation.metrics]
-    found = [_named(METRICS, entry, "evaluation.metrics", mistakes) for entry in entries]
-    metrics = tuple(metric for metric in found if metric)
-    names = [metric.name for metric in metrics]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        mistakes.append(Mistake("evaluation.metrics", f"'{name}' stands there twice; keep one"))
+    metrics = tuple(scored for entry in entries for scored in _expanded(entry, evaluation, mistakes))
+    mistakes += _repeated([scored.label for scored in metrics], "'{}' stands there twice; keep one")
+    if len({scored.label for scored in metrics}) == len(metrics):
+        mistakes += _repeated([key for scored in metrics for key in scored.keys], "two metrics give the key '{}'")
     return metrics
+
+
+def _expanded(entry: Any, evaluation: Evaluation, mistakes: list[Mistake]) -> list[Scored]:
+    """One entry of the list in each size and for each kind of codes that it asks for."""
+    key, own = "evaluation.metrics", entry if isinstance(entry, Mapping) else {}
+    when = validated(When, {name: own[name] for name in When.model_fields if name in own}, key, mistakes)
+    params = {name: value for name, value in own.items() if name not in When.model_fields} if own else entry
+    found: list[Mistake] = []
+    named = _named(METRICS, params, key, found)
+    mistakes += [_with_shared_keys(mistake) for mistake in found]
+    if not named or not when:
+        return []
+    every = 0 if when.every == "end" else when.every or evaluation.every or 0
+    size = when.size or evaluation.size
+    sizes: list[tuple[Any, int]] = [("fast", every), ("full", 0)] if size == "both" else [(size, every)]
+    small = validated(named.plugin.params, {**named.plugin.fast, **_without_name(params)}, key, mistakes)
+    in_size = {"full": named, "fast": named._replace(params=small)}
+    kinds = _representations(when.codes or evaluation.codes, named.plugin)
+    return [Scored(in_size[size], size, kind, every) for size, every in sizes for kind in kinds]
+
+
+def _with_shared_keys(mistake: Mistake) -> Mistake:
+    """A metric's list of known keys, completed."""
+    if not mistake.text.startswith("unknown key"):
+        return mistake
+    wrong = mistake.key.rsplit(".", 1)[-1]
+    return mistake._replace(
+        text=f"{mistake.text}, {', '.join(When.model_fields)}{did_you_mean(wrong, When.model_fields)}"
+    )
+
+
+def _representations(codes: str | None, metric: Metric) -> tuple[Any, ...]:
+    if codes is None:
+        return metric.representations
+    return ("mean", "sampled") if codes == "both" else (codes,)
+
+
+def _without_name(section: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in section.items() if key != "name"}
+
+
+def _repeated(names: list[str], text: str) -> list[Mistake]:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    return [Mistake("evaluation.metrics", text.format(name)) for name in twice]
 
 
 def _mismatches(

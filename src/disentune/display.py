@@ -1,14 +1,14 @@
 """What a person sees: the plan, progress while a sweep runs, and tables. Knows nothing of Ray."""
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pandas as pd
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, track
 from rich.table import Table
 
 from disentune.config import flattened
@@ -17,6 +17,7 @@ from disentune.plan import Cost, Plan
 from disentune.planner import Planner, Trial
 from disentune.space import domains
 
+T = TypeVar("T")
 PLAIN_INTERVAL_S = 10.0
 """How often progress is said where there is no terminal to draw on."""
 REDRAW_S = 0.5
@@ -192,6 +193,31 @@ def _assignment(key: str, value: Any) -> str:
     """`beta=0.01`, or the bare name of a plug-in."""
     last = key.split(".")[-1]
     return number(value) if last == "name" else f"{last}={number(value)}"
+
+
+def followed(console: Console, items: Sequence[T], what: str) -> Iterator[T]:
+    """Each item in turn, with a bar on a terminal, else a line every few seconds."""
+    if console.is_terminal:
+        yield from track(items, what, console=console, transient=True)
+        return
+    said = time.monotonic()
+    for count, item in enumerate(items):
+        if time.monotonic() - said >= PLAIN_INTERVAL_S:
+            said = time.monotonic()
+            console.print(f"{what}: {count} of {len(items)} done", markup=False)
+        yield item
+
+
+# ---- scores
+
+
+def score_lines(name: str, numbers: Mapping[str, float], reason: str, seconds: float, widths: tuple[int, int]) -> str:
+    """A line for each number of a metric, or its reason for having none; `widths` are of the names and the keys."""
+    first, second = widths
+    if not numbers:
+        return f"{name:<{first}}  {reason}"
+    lines = [f"{name:<{first}}  {key:<{second}}  {number(value):>10}" for key, value in numbers.items()]
+    return "\n".join([f"{lines[0]}  {seconds:>7.2f} s", *(" " * first + line[first:] for line in lines[1:])])
 
 
 # ---- tables

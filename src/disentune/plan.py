@@ -13,6 +13,7 @@ from disentune import process, space
 from disentune.config import TrialConfig, flattened
 from disentune.environment import differences, environment
 from disentune.errors import ConfigError
+from disentune.evaluation import evaluated
 from disentune.ledger import Run, Status, TrialFolder, is_final
 from disentune.settings import NoScheduler, OptunaSearch
 from disentune.space import Point
@@ -218,16 +219,18 @@ def _trial_seconds(training: Training) -> float:
     for _ in training.run(until=steps):
         pass
     a_step = (time.monotonic() - began) / max(steps - warm, 1)
-    evaluations = 1 + (config.training.steps // config.evaluation.every if config.evaluation.every else 0)
-    return a_step * config.training.steps + evaluations * _evaluation_seconds(training)
+    return a_step * config.training.steps + _evaluation_seconds(training)
 
 
 def _evaluation_seconds(training: Training) -> float:
-    from disentune.evaluation import scores
-
-    began = time.monotonic()
-    scores(training.config, training.table())
-    return time.monotonic() - began
+    """Each metric is timed once, with the encoding it needs."""
+    config, seconds = training.config, 0.0
+    for scored in config.metrics:
+        began = time.monotonic()
+        evaluated(config, training.trained_model(), [scored])
+        times = 1 + (config.training.steps - 1) // scored.every if scored.every else 1
+        seconds += times * (time.monotonic() - began)
+    return seconds
 
 
 def filters_allowed(sweep: SweepFile, only: bool, limited: bool) -> None:

@@ -8,7 +8,7 @@ import importlib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -246,12 +246,49 @@ class Framework:
 
 
 @dataclass(frozen=True)
+class Table:
+    """What metrics score: a row for each image, checked once for all of them (`metrics/table.py`)."""
+
+    codes: np.ndarray
+    """(n, d) float64, finite: means of the posteriors, or one draw from each."""
+    factors: np.ndarray
+    """(n, k) int64 labels that count from 0 in the order of a factor's values; k is 0 when factors are unknown."""
+    logvars: np.ndarray | None = None
+    """(n, d) float64 of the posteriors."""
+    distance: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    """(rows (m,), rows (m,)) -> (m,): how far apart the images of two rows are for the reconstruction loss."""
+    reconstruction: Callable[[np.ndarray], np.ndarray] | None = None
+    """rows (m,) -> (m,): the loss of each image when its code is decoded, summed over pixels."""
+
+
+Representation = Literal["mean", "sampled"]
+
+
+@dataclass(frozen=True)
 class Metric:
+    """`score` is pure: equal tables, generators and params, equal scores, whatever the number of threads.
+
+    What a table cannot tell is a DataError that names the metric, never a NaN.
+    """
+
     name: str
     params: type[Frozen]
+    """Every field has a default: the published sizes."""
     keys: tuple[str, ...]
-    score: Callable[[np.ndarray, np.ndarray, np.random.Generator, Any], dict[str, float]]
-    """(codes (n, d), factors (n, k), rng, params) -> one number for each of `keys`."""
+    """Names of its numbers; the first is the metric's name where one number is the score."""
+    score: Callable[[Table, np.random.Generator, Any], Mapping[str, Any]]
+    """(table, rng, params) -> a number for each of `keys`, an array for each of `details`."""
+    details: tuple[str, ...] = ()
+    """Names of arrays that are kept in the row beside the numbers, such as a matrix of importances."""
+    fast: Mapping[str, Any] = field(default_factory=dict)
+    """Params of the smaller size that suits an evaluation during training."""
+    needs: tuple[Literal["factors", "logvars", "distance", "reconstruction"], ...] = ("factors",)
+    """What the table must have besides codes."""
+    lines: bool = False
+    """Whether it looks at images that differ in one factor alone: the table then holds whole lines of the grid."""
+    representations: tuple[Representation, ...] = ("mean",)
+    """Codes that a sweep scores when it does not say which."""
+    best: Literal["max", "min"] = "max"
 
 
 # ---- catalogues

@@ -14,7 +14,8 @@ import pyarrow.parquet
 
 from disentune.config import SECTIONS, WATCHED, flattened
 from disentune.errors import ConfigError, unknown
-from disentune.ledger import Run, find_run, write_atomically
+from disentune.ledger import Run, TrialFolder, find_run, write_atomically
+from disentune.metrics import best_of
 from disentune.settings import Objective
 
 FIXED = ("trial_id", "arm", "status", "seed", "step")
@@ -25,7 +26,7 @@ At = Literal["last", "max", "min"]
 
 @dataclass(frozen=True)
 class Record:
-    """One trial as the ledger has it."""
+    """One trial as the ledger has it; its rows also have the running maximum of each evaluated metric."""
 
     trial_id: str
     arms: tuple[str, ...]
@@ -35,13 +36,6 @@ class Record:
 
     def last(self) -> dict[str, Any]:
         return self.rows[-1] if self.rows else {"step": 0, "metrics": {}}
-
-    @cached_property
-    def maxima(self) -> dict[str, float]:
-        """`<metric>_max`: the largest value so far of each evaluated metric; NaN when there never was a number."""
-        keys = evaluated(dict.fromkeys(key for row in self.rows for key in row["metrics"]))
-        numbers = {key: [_number(row["metrics"].get(key)) for row in self.rows] for key in keys}
-        return {f"{key}_max": max(numbers[key], key=_nan_lowest) for key in keys}
 
 
 @dataclass(frozen=True)
@@ -58,12 +52,8 @@ class Results:
 
     @cached_property
     def trials(self) -> pd.DataFrame:
-        """One row for each trial: its last, and the running maximum of each evaluated metric."""
-        frame = _frame(self.records, lambda record: [record.last()])
-        maxima = [record.maxima for record in self.records]
-        keys = dict.fromkeys(key for best in maxima for key in best)
-        columns = {key: np.array([best.get(key, math.nan) for best in maxima], dtype=float) for key in keys}
-        return frame.assign(**columns)
+        """One row for each trial: its last."""
+        return _frame(self.records, lambda record: [record.last()])
 
     @cached_property
     def objective(self) -> Objective | None:
@@ -79,9 +69,24 @@ def load(run: str | Path, only: Iterable[str] | None = None) -> Results:
 def read(run: Run, only: Iterable[str] | None = None) -> Results:
     kept = None if only is None else set(only)
     folders = [folder for folder in run.trials() if kept is None or folder.id in kept]
-    return Results(run, tuple(
-        Record(folder.id, folder.arms(), folder.status().state, folder.tree(), folder.rows()) for folder in folders
-    ))  # fmt: skip
+    return Results(run, tuple(_record(folder) for folder in folders))
+
+
+def _record(folder: TrialFolder) -> Record:
+    return Record(folder.id, folder.arms(), folder.status().state, folder.tree(), _with_maxima(folder.rows()))
+
+
+def _with_maxima(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With `<metric>_max`: the largest value so far, from the metric's first number on."""
+    largest: dict[str, float] = {}
+    found = []
+    for row in rows:
+        for key in evaluated(row["metrics"]):
+            largest[f"{key}_max"] = max(
+                largest.get(f"{key}_max", math.nan), _number(row["metrics"][key]), key=_nan_lowest
+            )
+        found.append({**row, "metrics": {**row["metrics"], **largest}})
+    return found
 
 
 def evaluated(metrics: Collection[str]) -> list[str]:
@@ -193,7 +198,7 @@ def _trial_json(record: Record) -> dict[str, Any]:
         "step": last["step"],
         "seed": record.config["seed"],
         "config": record.config,
-        "metrics": {key: _finite(value) for key, value in (last["metrics"] | record.maxima).items()},
+        "metrics": {key: _finite(value) for key, value in last["metrics"].items()},
     }
 
 
@@ -237,9 +242,7 @@ def aggregate(results: Results, by: list[str] | None, metric: str, at: At = "las
     Trials that failed or diverged, or have no number, are in no count; `failed` says how many there are. When trials
     have come to different steps (some were cut, say), `from_step` is the earliest of those counted.
     """
-    by = ["arm", *varying_keys(results.trials)] if by is None else by
-    _refuse_unknown("key", by, [*FIXED, *config_keys(results.trials)])
-    trials = results.trials
+    by, trials = _group_keys(results, by), results.trials
     broken = trials["status"].isin(BROKEN)
     counted = np.where(broken, np.nan, values(results, metric, at))
     frame = trials[by].assign(value=counted, broken=broken, reached=trials["step"].astype("Int64").mask(broken))
@@ -250,6 +253,25 @@ def aggregate(results: Results, by: list[str] | None, metric: str, at: At = "las
     if frame["reached"].nunique() > 1:
         table["from_step"] = groups["reached"].min().array
     return _best_first(table, "mean", mode_of(results, metric))
+
+
+def _group_keys(results: Results, by: list[str] | None) -> list[str]:
+    by = ["arm", *varying_keys(results.trials)] if by is None else by
+    _refuse_unknown("key", by, [*FIXED, *config_keys(results.trials)])
+    return by
+
+
+def overview(results: Results, by: list[str] | None, metric: str, at: At = "last") -> pd.DataFrame:
+    """The mean of every other evaluated metric in the groups of `aggregate`, which are the columns 1, 2, ..."""
+    by, trials = _group_keys(results, by), results.trials
+    broken = trials["status"].isin(BROKEN)
+    found = [key for key in results.rows if key not in (*FIXED, *config_keys(results.rows))]
+    keys = [key for key in evaluated(found) if key != metric and not key.endswith("_max")]
+    numbers = {key: np.where(broken, np.nan, values(results, key, at)) for key in (metric, *keys)}
+    means = trials[by].assign(**numbers).groupby(by, dropna=False)[list(numbers)].mean()
+    ranked = _best_first(means, metric, mode_of(results, metric))[keys]
+    table = ranked.T.set_axis([str(rank + 1) for rank in range(len(ranked))], axis=1)
+    return table.reset_index(names="metric")
 
 
 def values(results: Results, metric: str, at: At = "last") -> np.ndarray:
@@ -264,10 +286,10 @@ def values(results: Results, metric: str, at: At = "last") -> np.ndarray:
 
 
 def mode_of(results: Results, metric: str) -> Mode:
-    """The objective's own mode; else losses are best small and scores best large."""
+    """The objective's own mode; else losses are best small, and metrics as they say."""
     if results.objective and results.objective.metric == metric:
         return results.objective.mode
-    return "min" if _is_loss(metric, results.rows.columns) else "max"
+    return "min" if _is_loss(metric, results.rows.columns) else best_of(metric)
 
 
 def objective_or_default(results: Results) -> Objective:

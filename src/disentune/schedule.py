@@ -11,7 +11,7 @@ from typing import Any, Literal
 from disentune.config import TrialConfig
 from disentune.randomness import stream
 from disentune.settings import Asha, Median, Pbt
-from disentune.space import draw, reporting_interval
+from disentune.space import draw
 from disentune.sweepfile import Domain
 
 Verdict = Literal["go", "stop", "wait"]
@@ -34,7 +34,7 @@ class History:
 
 def milestones(scheduler: Any, config: TrialConfig, metric: str) -> list[int]:
     """Steps below the end at which a trial stops to be judged, on steps that report the metric."""
-    steps, interval = config.training.steps, reporting_interval(config, metric)
+    steps, interval = config.training.steps, config.reporting_interval(metric)
     if isinstance(scheduler, Asha):
         rungs, rung = [], float(scheduler.grace)
         while rung < steps:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from disentune.config import LOSS_SCALES, PLAIN_SECTIONS, PLUGIN_SECTIONS, TRANSFORMS
+from disentune.config import LOSS_SCALES, PLAIN_SECTIONS, PLUGIN_SECTIONS, TRANSFORMS, When
 from disentune.metrics import METRICS
 from disentune.plugin import Catalogue, Frozen
 from disentune.schedules import Scheduled
@@ -159,7 +159,8 @@ def _name(catalogue: Catalogue) -> Schema:
 
 def _metric() -> Schema:
     """A metric with parameters; a list is one value, so nothing in it is searched."""
-    closed = [_when_named(metric.name, _object({"name": {}, **_properties(metric.params)})) for metric in METRICS]
+    shared = {"name": {}, **_properties(When)}
+    closed = [_when_named(metric.name, _object({**shared, **_properties(metric.params)})) for metric in METRICS]
     return {"type": "object", "properties": {"name": _name(METRICS)}, "required": ["name"], "allOf": closed}
 
 

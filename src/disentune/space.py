@@ -273,7 +273,7 @@ def _setting_problems(sweep: SweepFile, arm: str, config: TrialConfig) -> Iterat
 
 def _cut_problems(sweep: SweepFile, config: TrialConfig, metric: str) -> Iterator[Problem]:
     """A scheduler can only judge trials before their end, at steps that report the objective."""
-    scheduler, interval = sweep.settings.scheduler, reporting_interval(config, metric)
+    scheduler, interval = sweep.settings.scheduler, config.reporting_interval(metric)
     cuts = {"grace": scheduler.grace} if isinstance(scheduler, Asha | Median) else {}
     cuts |= {"every": scheduler.every} if isinstance(scheduler, Pbt) else {}
     for key, cut in cuts.items():
@@ -283,10 +283,3 @@ def _cut_problems(sweep: SweepFile, config: TrialConfig, metric: str) -> Iterato
         if cut % interval:
             text = f"scheduler.{key}: must be a multiple of {interval} steps, when '{metric}' is reported, got {cut}"
             yield Problem(sweep.where["scheduler"], text)
-
-
-def reporting_interval(config: TrialConfig, metric: str) -> int:
-    """Steps between two rows that have this metric."""
-    return (
-        config.training.log_every if metric in config.loss_keys() else config.evaluation.every or config.training.steps
-    )

@@ -128,7 +128,6 @@ class Training:
         self.helper = self._helper()
         self.framework_state = dict(config.framework.plugin.state(config.framework.params))
         self.sums = _Sums()
-        self._table_indices: np.ndarray | None = None
         if state is not None:
             self._load(state)
 
@@ -263,10 +262,11 @@ class Training:
 
     def _row(self) -> dict[str, Any]:
         row: dict[str, Any] = {"step": self.step, "metrics": self._loss_row(self.sums.take())}
-        if self.config.evaluates_at(self.step) and self.config.metrics:
-            numbers, notes = evaluation.scores(self.config, self.table())
-            row["metrics"] |= numbers
-            row |= {"notes": notes} if notes else {}
+        due = self.config.due(self.step)
+        if due:
+            scores = evaluation.evaluated(self.config, self.trained_model(), due)
+            row["metrics"] |= scores.numbers
+            row |= scores.row()
         return row
 
     def _loss_row(self, means: dict[str, float]) -> dict[str, float]:
@@ -280,7 +280,6 @@ class Training:
         row |= {f"{name}_sum": value for name, value in parts.items()}
         return row | {name: value for name, value in means.items() if name.startswith(WATCHED)}
 
-    def table(self) -> evaluation.Table:
-        if self._table_indices is None:
-            self._table_indices = evaluation.table_indices(self.config, len(self.data))
-        return evaluation.encoded(self.model, self.data, self.transform, self._table_indices)
+    def trained_model(self) -> evaluation.Trained:
+        """The model as it is now, with what it takes to evaluate it."""
+        return evaluation.Trained(self.model, self.data, self.transform, self.config.recon, self.config.seed)

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingClassifier
 
-from disentune.errors import DataError
-from disentune.metrics import score
-from disentune.metrics.dci import KEYS, Params, completeness, disentanglement, fit, split
+from disentune.metrics import METRICS, score, scores
+from disentune.metrics.dci import KEYS, completeness, disentanglement
+from disentune.metrics.table import table_of
+from disentune.metrics.trees import prepared
+from disentune.randomness import metric_rng
 
 EYE = np.eye(5)
 HALVED = 1 - np.log(2) / np.log(10)
@@ -53,16 +54,80 @@ def test_published_smoothing_changes_nothing_that_is_printed():
     assert disentanglement(importance) == pytest.approx(rows @ importance.sum(axis=1) / importance.sum(), abs=1e-8)
 
 
-def test_importances_and_accuracies_are_those_of_scikit_learn():
+ENGINES = ("exact", "sklearn", "histogram")
+
+
+@pytest.mark.parametrize("trees", ENGINES)
+def test_scores_are_those_of_the_trees_of_each_factor(trees):
+    """With as many rows as asked for, the rows to fit and to test are the first of one random order."""
     rng = np.random.default_rng(0)
-    codes, factors = table(300)
+    codes, factors = table(150)
     codes = codes @ rng.normal(size=(3, 3)) + 0.3 * rng.normal(size=codes.shape)
-    train, test = np.arange(200), np.arange(200, 300)
-    ours = fit(codes, factors[:, 0], train, test, seed=5)
-    trees = GradientBoostingClassifier(random_state=5).fit(codes[:200], factors[:200, 0])
-    np.testing.assert_array_equal(ours.importance, trees.feature_importances_)
-    assert ours.test == np.mean(trees.predict(codes[200:]) == factors[200:, 0])
-    assert ours.train > ours.test
+    found = scores("dci", table_of(codes, factors), 0, "full", {"train": 100, "test": 40, "trees": trees})
+    draws = metric_rng(0, "dci")
+    order = draws.permutation(150)[:140]
+    told = prepared(codes[order[:100]], codes[order[100:]], trees)
+    fits = [told(factors[order[:100], k], int(draws.integers(2**31))) for k in range(3)]
+    importance = np.array([one.importance for one in fits]).T
+    np.testing.assert_array_equal(found.details["dci_importance"], importance)
+    assert found.numbers == {
+        KEYS[0]: disentanglement(importance),
+        KEYS[1]: completeness(importance),
+        KEYS[2]: pytest.approx(np.mean([one.train == factors[order[:100], k] for k, one in enumerate(fits)])),
+        KEYS[3]: pytest.approx(np.mean([one.test == factors[order[100:], k] for k, one in enumerate(fits)])),
+    }
+    assert found.numbers[KEYS[3]] < found.numbers[KEYS[2]] <= 1
+
+
+def test_exact_trees_are_the_default():
+    assert METRICS["dci"].params().trees == "exact"
+
+
+def ten_factors(n=2000):
+    """Published representations of ten factors on 1..10, half to fit and half to test."""
+    return np.random.default_rng(0).integers(1, 11, size=(n, 10))
+
+
+def published(codes, factors):
+    values = score("dci", codes, factors, train=1000, test=1000)
+    return values[KEYS[0]], values[KEYS[1]], values[KEYS[3]]
+
+
+def test_ten_exact_factors_score_as_published():
+    factors = ten_factors()
+    assert published(factors * 1.0, factors) == pytest.approx((1, 1, 1), abs=1e-6)
+
+
+def test_ten_duplicated_factors_score_as_published():
+    """Trees that always took the first of two equal codes would be complete."""
+    factors = ten_factors()
+    assert published(np.hstack([factors, factors]) * 1.0, factors) == pytest.approx((1, 0.770, 1), abs=5e-3)  # ties
+
+
+def test_ten_factors_shuffled_within_rows_score_as_published():
+    factors = ten_factors()
+    d, c, informativeness = published(np.random.default_rng(1).permuted(factors * 1.0, axis=1), factors)
+    assert (d, c) == pytest.approx((0.0022, 0.0024), abs=2e-3)  # sampling error of what would be 0
+    assert informativeness == pytest.approx(0.202, abs=0.012)  # 10 000 labels
+
+
+def test_coordinates_of_squares_score_as_published():
+    factors = np.random.default_rng(0).integers(0, 8, size=(1500, 6))
+    values = score("dci", 8.0 * factors, factors, size="fast")
+    assert [values[key] for key in KEYS] == pytest.approx([1, 1, 1, 1], abs=1e-6)
+
+
+def test_noise_scores_as_published():
+    factors = np.random.default_rng(0).integers(0, 8, size=(1500, 6))
+    values = score("dci", np.random.default_rng(1).normal(size=(1500, 9)), factors, size="fast")
+    assert (values[KEYS[0]], values[KEYS[1]]) == pytest.approx((0.002, 0.002), abs=1e-3)  # of one draw
+    assert values[KEYS[3]] == pytest.approx(1 / 8, abs=0.025)  # 3000 labels
+
+
+def test_a_constant_code_changes_only_the_largest_possible_entropy():
+    codes, factors = table()
+    values = score("dci", np.column_stack([codes, np.ones(450)]), factors)
+    assert values == pytest.approx(dict.fromkeys(KEYS, 1.0), abs=5e-3)
 
 
 def test_exact_codes_score_one():
@@ -104,22 +169,3 @@ def test_a_factor_of_one_value_is_always_guessed_and_needs_no_code():
     codes, _ = table(300)
     values = score("dci", codes[:, :1], np.full((300, 1), 7))
     assert values == {KEYS[0]: 0.0, KEYS[1]: 0.0, KEYS[2]: 1.0, KEYS[3]: 1.0}
-
-
-@pytest.mark.parametrize(("rows", "train", "test"), [(15, 10, 5), (100, 10, 5), (14, 9, 5), (12, 8, 4), (3, 2, 1)])
-def test_rows_to_fit_and_to_test_are_disjoint_and_as_many_as_asked(rows, train, test):
-    parts = split(rows, Params(train=10, test=5), np.random.default_rng(0))
-    assert [len(part) for part in parts] == [train, test]
-    drawn = np.concatenate(parts)
-    assert len(set(drawn)) == len(drawn)
-    assert drawn.max() < rows
-
-
-def test_rows_are_drawn_at_random():
-    train, _ = split(1000, Params(train=10, test=5), np.random.default_rng(0))
-    assert train.max() > 100
-
-
-def test_a_table_too_small_to_split_is_refused():
-    with pytest.raises(DataError, match="at least 3 rows, but it has 2"):
-        score("dci", np.zeros((2, 1)), np.zeros((2, 1), int))

@@ -6,7 +6,8 @@ from scipy.stats import entropy
 from sklearn.metrics import mutual_info_score
 
 from disentune.metrics import score
-from disentune.metrics.mig import binned, entropies, gap, mutual_information
+from disentune.metrics.information import binned, entropies, mutual_information
+from disentune.metrics.mig import gap
 
 
 def factors_of(sizes, n, seed=0):

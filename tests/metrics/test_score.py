@@ -5,6 +5,7 @@ import pytest
 
 from disentune.errors import ConfigError
 from disentune.metrics import METRICS, score
+from disentune.metrics.table import table_of
 from disentune.randomness import metric_rng
 
 FACTORS = np.random.default_rng(0).integers(0, 4, size=(600, 2))
@@ -18,7 +19,7 @@ def test_duplicated_codes_have_no_gap():
 def test_the_stream_of_a_metric_depends_on_seed_and_name_only():
     metric = METRICS["mig"]
     params = metric.params(samples=100)
-    expected = metric.score(CODES, FACTORS, metric_rng(3, "mig"), params)
+    expected = metric.score(table_of(CODES, FACTORS), metric_rng(3, "mig"), params)
     assert score("mig", CODES, FACTORS, seed=3, samples=100) == expected
     assert score("mig", CODES, FACTORS, seed=4, samples=100) != expected
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from disentune.errors import DataError
-from disentune.metrics.table import checked, rows_drawn
+from disentune.metrics.table import rows_drawn, split, table_of
 
 CODES, FACTORS = np.zeros((4, 2)), np.zeros((4, 3), int)
 
@@ -28,13 +28,36 @@ CODES, FACTORS = np.zeros((4, 2)), np.zeros((4, 3), int)
 )
 def test_a_wrong_table_is_refused_by_name(codes, factors, message):
     with pytest.raises(DataError, match=message):
-        checked(codes, factors)
+        table_of(codes, factors)
 
 
 def test_codes_become_float64_and_labels_count_from_zero_in_order():
-    codes, labels = checked(np.ones((4, 1), np.float32), np.array([[7, 0], [-2, 1], [7, 1], [9, 0]]))
-    assert codes.dtype == np.float64
-    assert labels.T.tolist() == [[1, 0, 1, 2], [0, 1, 1, 0]]
+    table = table_of(np.ones((4, 1), np.float32), np.array([[7, 0], [-2, 1], [7, 1], [9, 0]]))
+    assert table.codes.dtype == np.float64
+    assert table.factors.T.tolist() == [[1, 0, 1, 2], [0, 1, 1, 0]]
+
+
+def test_factors_may_be_unknown():
+    assert table_of(CODES).factors.shape == (4, 0)
+
+
+@pytest.mark.parametrize(
+    ("logvars", "images", "message"),
+    [
+        (np.zeros((4, 3)), None, r"logvars must have the shape of codes, \(4, 2\), but have \(4, 3\)"),
+        (np.full((4, 2), np.nan), None, "logvars must be finite, but row 0, column 0 is nan"),
+        (None, np.zeros((3, 8)), "codes and images must have equal rows, but have 4 and 3"),
+    ],
+)
+def test_what_stands_beside_the_codes_is_checked_too(logvars, images, message):
+    with pytest.raises(DataError, match=message):
+        table_of(CODES, FACTORS, logvars, images)
+
+
+def test_images_are_as_far_apart_as_their_mean_squared_difference():
+    images = np.array([[[0, 255]], [[255, 255]], [[0, 0]], [[3, 4]]], np.uint8)
+    table = table_of(CODES, images=images)
+    assert table.distance(np.array([0, 2]), np.array([1, 3])).tolist() == [255**2 / 2, 12.5]
 
 
 def test_drawn_rows_are_distinct_and_no_more_than_there_are():
@@ -43,3 +66,22 @@ def test_drawn_rows_are_distinct_and_no_more_than_there_are():
     drawn = rows_drawn(1000, 300, rng)
     assert len(drawn) == len(set(drawn)) == 300
     assert max(drawn) > 900
+
+
+@pytest.mark.parametrize(("rows", "train", "test"), [(15, 10, 5), (100, 10, 5), (14, 9, 5), (12, 8, 4), (3, 2, 1)])
+def test_rows_to_fit_and_to_test_are_disjoint_and_as_many_as_asked(rows, train, test):
+    parts = split(rows, 10, 5, np.random.default_rng(0))
+    assert [len(part) for part in parts] == [train, test]
+    drawn = np.concatenate(parts)
+    assert len(set(drawn)) == len(drawn)
+    assert drawn.max() < rows
+
+
+def test_rows_are_drawn_at_random():
+    train, _ = split(1000, 10, 5, np.random.default_rng(0))
+    assert train.max() > 100
+
+
+def test_a_table_too_small_to_split_is_refused():
+    with pytest.raises(DataError, match="at least 3 rows, but it has 2"):
+        split(2, 10, 5, np.random.default_rng(0))

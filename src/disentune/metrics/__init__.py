@@ -1,19 +1,139 @@
 """Disentanglement metrics: numbers from a table of codes and factors."""
 
-from typing import Any
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
-from disentune.metrics import dci, mig
+from disentune.errors import DataError
+from disentune.metrics import (
+    active_units,
+    axis_alignment,
+    beta_vae_score,
+    dci,
+    distances,
+    downstream,
+    explicitness,
+    factor_vae_score,
+    flatness,
+    gaussian_total_correlation,
+    gaussian_wasserstein,
+    hoyer,
+    irs,
+    kl_per_latent,
+    linearity,
+    mcc,
+    mig,
+    modularity,
+    mutual_information,
+    perceived_distances,
+    reconstruction,
+    sap,
+)
+from disentune.metrics.table import table_of
 from disentune.parameters import chosen
-from disentune.plugin import Catalogue, Metric
+from disentune.plugin import Catalogue, Metric, Table
 from disentune.randomness import metric_rng
 
-METRICS = Catalogue("metric", Metric, [dci.METRIC, mig.METRIC])
+METRICS = Catalogue(
+    "metric",
+    Metric,
+    [
+        active_units.METRIC,
+        axis_alignment.METRIC,
+        beta_vae_score.METRIC,
+        dci.METRIC,
+        distances.METRIC,
+        downstream.METRIC,
+        explicitness.METRIC,
+        factor_vae_score.METRIC,
+        flatness.METRIC,
+        gaussian_total_correlation.METRIC,
+        gaussian_wasserstein.METRIC,
+        hoyer.METRIC,
+        irs.METRIC,
+        kl_per_latent.METRIC,
+        linearity.METRIC,
+        mcc.METRIC,
+        mig.METRIC,
+        modularity.METRIC,
+        mutual_information.METRIC,
+        perceived_distances.METRIC,
+        reconstruction.METRIC,
+        sap.METRIC,
+    ],
+)
+
+Size = Literal["full", "fast"]
 
 
-def score(name: str, codes: np.ndarray, factors: np.ndarray, seed: int = 0, **params: Any) -> dict[str, float]:
-    """Scores of codes (n, d) against integer factors (n, k); the metric's own draws depend on `seed` and its name."""
+@dataclass(frozen=True)
+class Scores:
+    """What a metric says of a table: its numbers, and the arrays that it keeps beside them."""
+
+    numbers: dict[str, float]
+    details: dict[str, np.ndarray]
+
+
+def score(
+    name: str,
+    codes: np.ndarray,
+    factors: np.ndarray | None = None,
+    seed: int = 0,
+    *,
+    size: Size = "full",
+    logvars: np.ndarray | None = None,
+    images: np.ndarray | None = None,
+    **params: Any,
+) -> dict[str, float]:
+    """Scores of codes (n, d) against integer factors (n, k); the metric's own draws depend on `seed` and its name.
+
+    `size` chooses the published sizes or the smaller ones that suit an evaluation during training; `params` change
+    single ones. `logvars` (n, d) and `images` (n, ...) serve the metrics that need them.
+    """
+    return scores(name, table_of(codes, factors, logvars, images), seed, size, params).numbers
+
+
+def scores(name: str, table: Table, seed: int, size: Size, params: Mapping[str, Any]) -> Scores:
+    """The same for a table, with the arrays that the metric keeps."""
     metric, checked = chosen(METRICS, name, params)
-    scores = metric.score(codes, factors, metric_rng(seed, metric.name), checked)
-    return {key: float(value) for key, value in scores.items()}
+    if size == "fast":
+        checked = metric.params.model_validate({**metric.fast, **params})
+    return scored(metric, table, seed, checked)
+
+
+def scored(metric: Metric, table: Table, seed: int, params: Any) -> Scores:
+    """On one thread, so that no sum depends on how many there are. A DataError names the metric."""
+    for need in metric.needs:
+        if _lacks(table, need):
+            raise DataError(f"{metric.name} needs {need}, which this table does not have")
+    try:
+        with _threads().limit(limits=1):
+            found = metric.score(table, metric_rng(seed, metric.name), params)
+    except DataError as error:
+        raise DataError(f"{metric.name}: {error}") from error
+    numbers = {key: float(found[key]) for key in metric.keys}
+    for key, value in numbers.items():
+        if not math.isfinite(value):
+            raise DataError(f"{metric.name}: {key} is {value}, which is no score")
+    return Scores(numbers, {key: np.asarray(found[key]) for key in metric.details})
+
+
+def best_of(key: str) -> Literal["max", "min"]:
+    """Whether a large or a small number is good; of a key that no metric of ours gives, a large one."""
+    plain = key.removesuffix("_fast").removesuffix("_sampled")
+    return next((metric.best for metric in METRICS if plain in metric.keys), "max")
+
+
+def _lacks(table: Table, need: str) -> bool:
+    return table.factors.shape[1] == 0 if need == "factors" else getattr(table, need) is None
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    """Looking for the libraries takes a while, so it is done once."""
+    return ThreadpoolController()

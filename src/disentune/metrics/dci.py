@@ -1,33 +1,24 @@
 """DCI: Eastwood & Williams, ICLR 2018, section 2, with boosted trees as in Locatello et al., ICML 2019."""
 
-from typing import Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 from scipy.special import xlogy
-from sklearn.ensemble import GradientBoostingClassifier
 
-from disentune.errors import DataError
-from disentune.metrics.table import checked, rows_drawn
-from disentune.plugin import Count, Frozen, Metric
+from disentune.metrics.table import split
+from disentune.metrics.trees import Trees, prepared
+from disentune.plugin import Count, Frozen, Metric, Table
 
 KEYS = ("dci_disentanglement", "dci_completeness", "dci_informativeness_train", "dci_informativeness_test")
 
 
 class Params(Frozen):
-    """Rows to fit and to test on; a table with fewer than both is split 2 : 1."""
+    """Rows to fit and to test on, and the trees (`trees.py`); a table with fewer than both is split 2 : 1."""
 
     train: Count = Field(10_000, ge=2)
     test: Count = Field(5_000, ge=1)
-    trees: Literal["sklearn"] = "sklearn"
-
-
-class Fit(NamedTuple):
-    """What the trees of one factor say: importance of each code (d,), and accuracies."""
-
-    importance: np.ndarray
-    train: float
-    test: float
+    trees: Trees = "exact"
 
 
 def _concentration(weights: np.ndarray) -> np.ndarray:
@@ -57,36 +48,31 @@ def completeness(importance: np.ndarray) -> float:
     return _weighted(_concentration(importance.T), importance.sum(axis=0))
 
 
-def split(rows: int, params: Params, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct rows to fit and to test on."""
-    if rows < 3:
-        raise DataError(f"dci must have a table of at least 3 rows, but it has {rows}")
-    enough = rows >= params.train + params.test
-    train = params.train if enough else 2 * rows // 3
-    drawn = rows_drawn(rows, train + params.test, rng)
-    return drawn[:train], drawn[train:]
-
-
-def fit(codes: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int) -> Fit:
-    """Trees that tell one factor's labels (n,) from all codes.
-
-    A factor with one value to fit has no important code, and its prediction is that value.
-    """
-    seen = labels[train]
-    if (seen == seen[0]).all():
-        return Fit(np.zeros(codes.shape[1]), 1.0, float(np.mean(labels[test] == seen[0])))
-    trees = GradientBoostingClassifier(random_state=seed).fit(codes[train], seen)
-    accuracies = [trees.score(codes[rows], labels[rows]) for rows in (train, test)]
-    return Fit(np.abs(trees.feature_importances_), *accuracies)
-
-
-def score(codes: np.ndarray, factors: np.ndarray, rng: np.random.Generator, params: Params) -> dict[str, float]:
-    codes, labels = checked(codes, factors)
-    train, test = split(len(codes), params, rng)
-    fits = [fit(codes, column, train, test, int(rng.integers(2**31))) for column in labels.T]
+def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
+    """A factor with one value to fit has no important code, and its prediction is that value."""
+    train, test = split(len(table.codes), params.train, params.test, rng)
+    fit = prepared(table.codes[train], table.codes[test], params.trees)
+    fits = [fit(column[train], int(rng.integers(2**31))) for column in table.factors.T]
     importance = np.stack([one.importance for one in fits], axis=1)
-    accuracies = [float(np.mean([one.train for one in fits])), float(np.mean([one.test for one in fits]))]
-    return dict(zip(KEYS, [disentanglement(importance), completeness(importance), *accuracies], strict=True))
+    numbers = (
+        disentanglement(importance),
+        completeness(importance),
+        _accuracy([one.train for one in fits], table.factors[train]),
+        _accuracy([one.test for one in fits], table.factors[test]),
+    )
+    return {**dict(zip(KEYS, numbers, strict=True)), "dci_importance": importance}
 
 
-METRIC = Metric(name="dci", params=Params, keys=KEYS, score=score)
+def _accuracy(told: list[np.ndarray], factors: np.ndarray) -> float:
+    """Share of the labels (n, k) that is told right, from one prediction (n,) a factor."""
+    return float(np.mean(np.stack(told, axis=1) == factors))
+
+
+METRIC = Metric(
+    name="dci",
+    params=Params,
+    keys=KEYS,
+    score=score,
+    details=("dci_importance",),
+    fast={"train": 1_000, "test": 500},
+)

@@ -2,10 +2,10 @@
 
 import numpy as np
 from pydantic import Field
-from scipy.special import xlogy
 
-from disentune.metrics.table import checked, rows_drawn
-from disentune.plugin import Count, Frozen, Metric
+from disentune.metrics.information import binned, entropies, mutual_information
+from disentune.metrics.table import rows_drawn
+from disentune.plugin import Count, Frozen, Metric, Table
 
 
 class Params(Frozen):
@@ -13,34 +13,6 @@ class Params(Frozen):
 
     samples: Count = Field(10_000, ge=1)
     bins: Count = Field(20, ge=2)
-
-
-def binned(codes: np.ndarray, bins: int) -> np.ndarray:
-    """Each code's bin, 0 to bins - 1, (n, d): equal widths over its own range, the maximum in the last bin."""
-    edges = np.linspace(codes.min(axis=0), codes.max(axis=0), bins + 1)
-    columns = [np.searchsorted(edge[1:-1], code, side="right") for edge, code in zip(edges.T, codes.T, strict=True)]
-    return np.stack(columns, axis=1)
-
-
-def counts(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """How often each bin of a code meets each label of a factor, (d, k, bins, labels), by one histogram."""
-    shape = (bins.shape[1], labels.shape[1], bins.max() + 1, labels.max() + 1)
-    codes, factors = np.arange(shape[0])[:, None], np.arange(shape[1])
-    cells = np.ravel_multi_index((codes, factors, bins[:, :, None], labels[:, None, :]), shape)
-    return np.bincount(cells.ravel(), minlength=int(np.prod(shape))).reshape(shape)
-
-
-def mutual_information(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Of each code with each factor, (d, k), in nats, from the empirical frequencies."""
-    joint = counts(bins, labels)
-    expected = joint.sum(axis=2, keepdims=True) * joint.sum(axis=3, keepdims=True) / len(bins)
-    return xlogy(joint, joint / np.where(expected > 0, expected, 1)).sum(axis=(2, 3)) / len(bins)
-
-
-def entropies(labels: np.ndarray) -> np.ndarray:
-    """Of each factor, (k,), in nats."""
-    frequencies = [np.bincount(column) / len(column) for column in labels.T]
-    return np.array([-xlogy(p, p).sum() for p in frequencies])
 
 
 def gap(information: np.ndarray, entropy: np.ndarray) -> float:
@@ -53,11 +25,10 @@ def gap(information: np.ndarray, entropy: np.ndarray) -> float:
     return float(np.mean((ranked[-1] - ranked[-2])[varied] / entropy[varied])) if varied.any() else 0.0
 
 
-def score(codes: np.ndarray, factors: np.ndarray, rng: np.random.Generator, params: Params) -> dict[str, float]:
-    codes, labels = checked(codes, factors)
-    rows = rows_drawn(len(codes), params.samples, rng)
-    labels = labels[rows]
-    return {"mig": gap(mutual_information(binned(codes[rows], params.bins), labels), entropies(labels))}
+def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
+    rows = rows_drawn(len(table.codes), params.samples, rng)
+    labels = table.factors[rows]
+    return {"mig": gap(mutual_information(binned(table.codes[rows], params.bins), labels), entropies(labels))}
 
 
-METRIC = Metric(name="mig", params=Params, keys=("mig",), score=score)
+METRIC = Metric(name="mig", params=Params, keys=("mig",), score=score, fast={"samples": 2_000})

@@ -1,41 +1,98 @@
-"""The table that metrics score: codes (n, d) beside the factors (n, k) of the same images."""
+"""The table that metrics score: checked once, drawn from by each."""
+
+from collections.abc import Callable
 
 import numpy as np
 
 from disentune.errors import DataError
+from disentune.plugin import Table
 
 LARGEST = float(np.finfo(np.float32).max)
 """Trees split in float32, so larger codes have no meaning for every metric."""
 
 
-def checked(codes: np.ndarray, factors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Codes as float64; factors as int64 labels that count from 0, in the order of their values."""
-    codes, factors = np.asarray(codes), np.asarray(factors)
-    for name, table in (("codes", codes), ("factors", factors)):
-        if table.ndim != 2 or 0 in table.shape:
-            raise DataError(f"{name} must be a table of rows and columns, but its shape is {table.shape}")
-    if len(codes) != len(factors):
-        raise DataError(f"codes and factors must have equal rows, but have {len(codes)} and {len(factors)}")
-    return _numbers(codes), _labels(factors)
+def table_of(
+    codes: np.ndarray,
+    factors: np.ndarray | None = None,
+    logvars: np.ndarray | None = None,
+    images: np.ndarray | None = None,
+) -> Table:
+    """A user's arrays as a table: codes and logvars (n, d), whole-numbered factors (n, k), images (n, ...).
+
+    The distance between two images is their mean squared difference.
+    """
+    numbers = _numbers("codes", _rectangle("codes", codes))
+    return Table(
+        codes=numbers,
+        factors=np.zeros((len(numbers), 0), np.int64) if factors is None else _labels(factors, len(numbers)),
+        logvars=None if logvars is None else _logvars(logvars, numbers.shape),
+        distance=None if images is None else _image_distance(images, len(numbers)),
+    )
 
 
-def _numbers(codes: np.ndarray) -> np.ndarray:
-    if not np.issubdtype(codes.dtype, np.number) or np.issubdtype(codes.dtype, np.complexfloating):
-        raise DataError(f"codes must be numbers, but are {codes.dtype}")
-    codes = codes.astype(np.float64)
-    wrong = np.argwhere(~(np.abs(codes) <= LARGEST))  # also true of NaN
+def _rectangle(name: str, values: np.ndarray) -> np.ndarray:
+    values = np.asarray(values)
+    if values.ndim != 2 or 0 in values.shape:
+        raise DataError(f"{name} must be a table of rows and columns, but its shape is {values.shape}")
+    return values
+
+
+def _assert_rows(name: str, values: np.ndarray, rows: int) -> None:
+    if len(values) != rows:
+        raise DataError(f"codes and {name} must have equal rows, but have {rows} and {len(values)}")
+
+
+def _numbers(name: str, values: np.ndarray) -> np.ndarray:
+    if not np.issubdtype(values.dtype, np.number) or np.issubdtype(values.dtype, np.complexfloating):
+        raise DataError(f"{name} must be numbers, but are {values.dtype}")
+    values = values.astype(np.float64)
+    wrong = np.argwhere(~(np.abs(values) <= LARGEST))  # also true of NaN
     if len(wrong):
         row, column = wrong[0]
-        raise DataError(f"codes must be finite, but row {row}, column {column} is {codes[row, column]}")
-    return codes
+        raise DataError(f"{name} must be finite, but row {row}, column {column} is {values[row, column]}")
+    return values
 
 
-def _labels(factors: np.ndarray) -> np.ndarray:
+def _labels(factors: np.ndarray, rows: int) -> np.ndarray:
+    factors = _rectangle("factors", factors)
+    _assert_rows("factors", factors, rows)
     if not np.issubdtype(factors.dtype, np.integer):
         raise DataError(f"factors must be whole numbers, but are {factors.dtype}")
     return np.stack([np.unique(column, return_inverse=True)[1] for column in factors.T], axis=1)
 
 
+def _logvars(logvars: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    logvars = _rectangle("logvars", logvars)
+    if logvars.shape != shape:
+        raise DataError(f"logvars must have the shape of codes, {shape}, but have {logvars.shape}")
+    return _numbers("logvars", logvars)
+
+
+def _image_distance(images: np.ndarray, rows: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    images = np.asarray(images)
+    _assert_rows("images", images, rows)
+    pixels = images.reshape(rows, -1)
+
+    def distance(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        differences = pixels[first].astype(np.float64) - pixels[second]
+        return np.mean(differences**2, axis=1)
+
+    return distance
+
+
+# ---- drawing rows
+
+
 def rows_drawn(rows: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
     """Distinct rows in random order: `wanted` of them, or all when there are fewer."""
     return rng.permutation(rows)[:wanted]
+
+
+def split(rows: int, train: int, test: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct rows to fit and to test on; a table with fewer than both is split 2 : 1."""
+    if rows < 3:
+        raise DataError(f"a table to fit and to test on must have at least 3 rows, but it has {rows}")
+    enough = rows >= train + test
+    train = train if enough else 2 * rows // 3
+    drawn = rows_drawn(rows, train + test, rng)
+    return drawn[:train], drawn[train:]

@@ -1,0 +1,46 @@
+"""Axis alignment: Michlo et al., disent, 2022: how much of what is linear along a factor lies in a single code."""
+
+import numpy as np
+from pydantic import Field
+
+from disentune.metrics.linearity import ratios
+from disentune.metrics.lines import lines_drawn, unit_range
+from disentune.plugin import Count, Frozen, Metric, Table
+
+ROUND = 1e-12
+"""A direction no more dominant than this is as good as any other."""
+
+
+class Params(Frozen):
+    """Lines of the factor grid to use for each factor."""
+
+    traversals: Count = Field(1024, ge=1)
+
+
+def alignment(axis: np.ndarray, linear: np.ndarray) -> np.ndarray:
+    """Axis over linear ratio of each line, (lines,); 0 when no direction stands out or the line does not move."""
+    stands_out = linear > ROUND
+    return np.where(stands_out, np.minimum(axis / np.where(stands_out, linear, 1), 1.0), 0.0)
+
+
+def along_factor(codes: np.ndarray) -> tuple[float, float]:
+    """Means over lines (lines, size, d) of the alignment and of the axis ratio."""
+    axis, linear = ratios(codes)
+    return float(alignment(axis, linear).mean()), float(axis.mean())
+
+
+def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
+    """Means over factors of two or more values; 0 when there is none."""
+    codes = unit_range(table.codes)
+    found = [along_factor(codes[rows]) for rows in lines_drawn(table.factors, params.traversals, rng)]
+    return dict(zip(METRIC.keys, np.mean(found or [(0.0, 0.0)], axis=0), strict=True))
+
+
+METRIC = Metric(
+    name="axis_alignment",
+    params=Params,
+    keys=("axis_alignment", "axis_alignment_ratio"),
+    score=score,
+    fast={"traversals": 128},
+    lines=True,
+)

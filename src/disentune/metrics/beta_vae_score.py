@@ -1,0 +1,58 @@
+"""BetaVAE score: Higgins et al., ICLR 2017, section 3, with logistic regression as in Locatello et al., ICML 2019."""
+
+import warnings
+from collections.abc import Iterable
+
+import numpy as np
+from pydantic import Field
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from disentune.metrics.groups import pairs, sharing
+from disentune.plugin import Count, Frozen, Metric, Table
+
+
+class Params(Frozen):
+    """Points to fit and to test on, and pairs of rows that a point is the mean of."""
+
+    train: Count = Field(10_000, ge=1)
+    test: Count = Field(5_000, ge=1)
+    members: Count = Field(64, ge=1)
+
+
+def points(
+    codes: np.ndarray, drawn: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of each group the mean distance of its pairs in each code, (m, d), and the factor that they share, (m,)."""
+    found = [(np.abs(codes[rows] - codes[partners]).mean(axis=1), factor) for factor, rows, partners in drawn]
+    distances, factors = zip(*found, strict=True)
+    return np.concatenate(distances), np.concatenate(factors)
+
+
+def accuracies(
+    train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], seed: int
+) -> tuple[float, float]:
+    """Of telling the shared factor from the distances. One factor alone to learn is what is told."""
+    if (train[1] == train[1][0]).all():
+        return 1.0, float(np.mean(test[1] == train[1][0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = LogisticRegression(random_state=seed).fit(*train)
+    return fitted.score(*train), fitted.score(*test)
+
+
+def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
+    """A value that one row alone has makes no pair, and is not drawn."""
+    shared = sharing(table.factors)
+    train, test = (points(table.codes, pairs(shared, n, params.members, rng)) for n in (params.train, params.test))
+    learned, told = accuracies(train, test, int(rng.integers(2**31)))
+    return {"beta_vae_score": told, "beta_vae_score_train": learned}
+
+
+METRIC = Metric(
+    name="beta_vae_score",
+    params=Params,
+    keys=("beta_vae_score", "beta_vae_score_train"),
+    score=score,
+    fast={"train": 700, "test": 350},
+)

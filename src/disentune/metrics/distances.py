@@ -1,0 +1,111 @@
+"""Distances: Michlo et al., disent, 2022: correlation of distances between factors and between codes."""
+
+import numpy as np
+from pydantic import Field
+from scipy.stats import rankdata
+
+from disentune.metrics.lines import Pairs, lines_drawn, triples, unit_range
+from disentune.plugin import Count, Frozen, Metric, Table
+
+SIGNIFICANT = 16
+"""Bits in which distances must differ to have an order: sums of float32 know few more, and rounding breaks no ties."""
+
+
+class Params(Frozen):
+    """Lines for each factor and as many random groups of rows; triples in each of both; rows in a group."""
+
+    traversals: Count = Field(1024, ge=1)
+    triples: Count = Field(64, ge=1)
+    group: Count = Field(32, ge=2)
+
+
+# ---- which pairs
+
+
+def pairs_by_factor(table: Table, rng: np.random.Generator, params: Params) -> list[Pairs]:
+    """Pairs that differ in one factor alone, for each factor of two or more values."""
+    found = lines_drawn(table.factors, params.traversals, rng)
+    return [triples(lines, params.triples, rng) for lines in found]
+
+
+def pairs_anywhere(table: Table, rng: np.random.Generator, params: Params) -> Pairs:
+    """Pairs of random rows; a table of few lines has more pairs on one line than the whole grid would."""
+    groups = rng.integers(len(table.codes), size=(params.traversals, params.group))
+    return triples(groups, params.triples, rng)
+
+
+# ---- their distances, all (2, g, t)
+
+
+def factor_distances(table: Table, pairs: Pairs) -> np.ndarray:
+    """L1 over factors; along a line the difference in its one factor."""
+    first, second = pairs.rows()
+    return np.abs(table.factors[first] - table.factors[second]).sum(axis=-1)
+
+
+def code_distances(codes: np.ndarray, pairs: Pairs, order: int = 2) -> np.ndarray:
+    """L1 or L2."""
+    first, second = pairs.rows()
+    return np.linalg.norm(codes[first] - codes[second], order, axis=-1)
+
+
+# ---- agreement of two sets of distances
+
+
+def significant(distances: np.ndarray) -> np.ndarray:
+    """Rounded to so many bits."""
+    mantissa, exponent = np.frexp(distances)
+    return np.ldexp(np.rint(np.ldexp(mantissa, SIGNIFICANT)), exponent - SIGNIFICANT)
+
+
+def pearson(a: np.ndarray, b: np.ndarray) -> float:
+    """Linear correlation; 0 when one side has one value."""
+    a, b = a.ravel() / (np.abs(a).max() or 1.0), b.ravel() / (np.abs(b).max() or 1.0)
+    if np.ptp(significant(a)) == 0 or np.ptp(significant(b)) == 0:
+        return 0.0
+    a, b = a - a.mean(), b - b.mean()
+    return float(np.clip((a / np.linalg.norm(a)) @ (b / np.linalg.norm(b)), -1, 1))
+
+
+def spearman(a: np.ndarray, b: np.ndarray) -> float:
+    """Rank correlation; ties share their mean rank."""
+    return pearson(rankdata(significant(a)), rankdata(significant(b)))
+
+
+def same_order(a: np.ndarray, b: np.ndarray) -> float:
+    """Share of triples whose nearer end is the same for both; ties must tie in both."""
+    first, second = (np.sign(one - other) for one, other in (significant(a), significant(b)))
+    return float(np.mean(first == second))
+
+
+def along_factor(table: Table, codes: np.ndarray, pairs: Pairs) -> tuple[float, float, float, float]:
+    """Spearman, Pearson and order of codes' L2, and Spearman of their L1, with the factor's distances."""
+    truth, l2, l1 = factor_distances(table, pairs), code_distances(codes, pairs), code_distances(codes, pairs, 1)
+    return spearman(truth, l2), pearson(truth, l2), same_order(truth, l2), spearman(truth, l1)
+
+
+def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
+    """Means over factors of two or more values, 0 when there is none; then the same for pairs of random rows."""
+    codes = unit_range(table.codes)
+    found = [along_factor(table, codes, pairs) for pairs in pairs_by_factor(table, rng, params)]
+    anywhere = pairs_anywhere(table, rng, params)
+    truth, l2 = factor_distances(table, anywhere), code_distances(codes, anywhere)
+    numbers = [*np.mean(found or [(0.0,) * 4], axis=0), spearman(truth, l2), pearson(truth, l2)]
+    return dict(zip(METRIC.keys, numbers, strict=True))
+
+
+METRIC = Metric(
+    name="distances",
+    params=Params,
+    keys=(
+        "distances",
+        "distances_pearson",
+        "distances_same",
+        "distances_l1",
+        "distances_global",
+        "distances_global_pearson",
+    ),
+    score=score,
+    fast={"traversals": 128},
+    lines=True,
+)

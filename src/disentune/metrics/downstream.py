@@ -1,0 +1,111 @@
+"""Downstream task: Locatello et al., ICML 2019, section 5.5: how well, and from how few rows, factors are told."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.model_selection import KFold
+
+from disentune.metrics.table import split
+from disentune.metrics.trees import Trees, prepared
+from disentune.plugin import Count, Frozen, Metric, Table
+
+SIZES = (10, 100, 1_000, 10_000)
+LEARNERS = ("lr", "gbt")
+KEYS = tuple(f"downstream_{learner}_{end}" for learner in LEARNERS for end in (*SIZES, "efficiency"))
+FOLDS = 5
+
+
+class Params(Frozen):
+    """Rows to fit at most and to test on, strengths of regularisation to try, and the trees (`trees.py`).
+
+    A table with fewer than both is split 2 : 1. A size above the rows to fit means all of these; `downstream_rows` says
+    how many were used.
+    """
+
+    train: Count = Field(10_000, ge=2)
+    test: Count = Field(5_000, ge=1)
+    strengths: Count = Field(10, ge=1)
+    trees: Trees = "exact"
+
+
+def regressed(train: np.ndarray, test: np.ndarray, labels: np.ndarray, strengths: int) -> np.ndarray:
+    """Labels that logistic regression tells of codes (m, d), fitted on codes (n, d) and labels (n,).
+
+    Its strength of regularisation is the best of so many in five folds without shuffling. Folds that leave one value to
+    fit tell nothing and are left out; when all do, the strength is scikit-learn's default. One value is always told.
+    """
+    if (labels == labels[0]).all():
+        return np.full(len(test), labels[0])
+    folds = [fold for fold in _folds(len(labels)) if len(np.unique(labels[fold[0]])) > 1]
+    chosen = LogisticRegressionCV(Cs=strengths, cv=folds, scoring="accuracy") if folds else LogisticRegression()
+    with _quiet():
+        return chosen.fit(train, labels).predict(test)
+
+
+def _folds(rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    return KFold(min(FOLDS, rows)).split(np.zeros(rows))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The published settings do not always converge, and name no parameter that scikit-learn is about to change."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="lbfgs failed to converge", category=ConvergenceWarning)
+        warnings.filterwarnings("ignore", message="The default value for l1_ratios", category=FutureWarning)
+        warnings.filterwarnings("ignore", message="The fitted attributes of Logistic", category=FutureWarning)
+        yield
+
+
+def efficiency(accuracies: np.ndarray) -> float:
+    """Accuracy from 100 rows in units of that from 10 000, of mean accuracies by size; 0 when nothing is ever told."""
+    few, many = accuracies[SIZES.index(100)], accuracies[SIZES.index(10_000)]
+    return float(few / many) if many > 0 else 0.0
+
+
+def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
+    """The rows of a smaller size are also among those of a larger one."""
+    train, test = split(len(table.codes), params.train, params.test, rng)
+    seeds = [int(rng.integers(2**31)) for _ in table.factors.T]
+    rows = [min(size, len(train)) for size in SIZES]
+    found: dict[str, Any] = {"downstream_rows": np.array(rows)}
+    for learner in LEARNERS:
+        by_rows = {n: _accuracies(table, train[:n], test, learner, params, seeds) for n in set(rows)}
+        found |= _summary(learner, np.stack([by_rows[n] for n in rows]))
+    return found
+
+
+def _summary(learner: str, accuracies: np.ndarray) -> dict[str, Any]:
+    """Keys and details of a learner, from its accuracies (sizes, k)."""
+    means = accuracies.mean(axis=1)
+    sized = {f"downstream_{learner}_{size}": mean for size, mean in zip(SIZES, means, strict=True)}
+    efficient = {f"downstream_{learner}_efficiency": efficiency(means)}
+    return {**sized, **efficient, f"downstream_{learner}_factors": accuracies}
+
+
+def _accuracies(
+    table: Table, train: np.ndarray, test: np.ndarray, learner: str, params: Params, seeds: list[int]
+) -> np.ndarray:
+    """Share of the rows to test of which each factor (k,) is told."""
+    fitted, tested = table.codes[train], table.codes[test]
+    if learner == "lr":
+        told = [regressed(fitted, tested, column[train], params.strengths) for column in table.factors.T]
+    else:
+        fit = prepared(fitted, tested, params.trees)
+        told = [fit(column[train], seed).test for column, seed in zip(table.factors.T, seeds, strict=True)]
+    return np.mean(np.stack(told, axis=1) == table.factors[test], axis=0)
+
+
+METRIC = Metric(
+    name="downstream",
+    params=Params,
+    keys=KEYS,
+    score=score,
+    details=("downstream_lr_factors", "downstream_gbt_factors", "downstream_rows"),
+    fast={"train": 1_000, "test": 500, "strengths": 3},
+)

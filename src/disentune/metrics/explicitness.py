@@ -1,0 +1,78 @@
+"""Explicitness: Ridgeway & Mozer, NeurIPS 2018: how well all codes tell every value linearly."""
+
+import warnings
+
+import numpy as np
+from pydantic import Field
+from scipy.stats import rankdata
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from disentune.errors import DataError
+from disentune.metrics.table import split
+from disentune.plugin import Count, Frozen, Metric, Table
+
+
+class Params(Frozen):
+    """Rows to fit and to test on; a table with fewer than both is split 2 : 1."""
+
+    train: Count = Field(10_000, ge=2)
+    test: Count = Field(5_000, ge=1)
+
+
+def standardised(codes: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Codes (n, d) by mean and deviation of the rows to fit on; one that is constant there, up to rounding, is 0."""
+    mean, std = codes[train].mean(axis=0), codes[train].std(axis=0)
+    varied = std > 1e-12 * np.abs(codes[train]).max(axis=0)
+    return np.where(varied, codes - mean, 0) / np.where(varied, std, 1)
+
+
+def areas(probabilities: np.ndarray, labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Under the ROC curve of each class against the rest, of (m, c), by its ranks (Mann & Whitney, 1947).
+
+    Classes that no row has, or all have, are left out.
+    """
+    ranks = rankdata(probabilities, axis=0)
+    member = labels[:, None] == classes
+    inside, outside = member.sum(axis=0), (~member).sum(axis=0)
+    above = (ranks * member).sum(axis=0) - inside * (inside + 1) / 2
+    ranked = (inside > 0) & (outside > 0)
+    return above[ranked] / (inside * outside)[ranked]
+
+
+def fit(codes: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int) -> list[np.ndarray]:
+    """Areas on the rows to fit and to test on, of telling labels (n,) from standardised codes (n, d).
+
+    A factor with one value to fit has none.
+    """
+    classes = np.unique(labels[train])
+    if len(classes) == 1:
+        return [np.zeros(0), np.zeros(0)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = LogisticRegression(random_state=seed).fit(codes[train], labels[train])
+    return [areas(fitted.predict_proba(codes[rows]), labels[rows], classes) for rows in (train, test)]
+
+
+def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
+    """Mean over factors of the mean over values; one without a value to rank in the test is left out."""
+    train, test = split(len(table.codes), params.train, params.test, rng)
+    codes, seed = standardised(table.codes, train), int(rng.integers(2**31))
+    fits = [fit(codes, labels, train, test, seed) for labels in table.factors.T]
+    ranked = [[learned.mean(), told.mean()] for learned, told in fits if len(told)]
+    if not ranked:
+        raise DataError(
+            "a factor must have two values among the rows to fit on, and among those to test on one of these and "
+            f"another, but none of {len(fits)} does in {len(train)} and {len(test)} rows"
+        )
+    learned, told = np.mean(ranked, axis=0)
+    return {"explicitness": told, "explicitness_train": learned}
+
+
+METRIC = Metric(
+    name="explicitness",
+    params=Params,
+    keys=("explicitness", "explicitness_train"),
+    score=score,
+    fast={"train": 1_000, "test": 500},
+)

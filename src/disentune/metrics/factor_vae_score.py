@@ -1,0 +1,71 @@
+"""FactorVAE score: Kim & Mnih, ICML 2018, section 4, with dead codes pruned as in Locatello et al., ICML 2019."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from disentune.metrics.groups import groups, sharing
+from disentune.metrics.table import rows_drawn
+from disentune.plugin import Count, Frozen, Metric, Table
+
+
+class Params(Frozen):
+    """Votes to learn from and to score, rows of a vote, rows for the global variance, least deviation of a code."""
+
+    train: Count = Field(10_000, ge=1)
+    test: Count = Field(5_000, ge=1)
+    members: Count = Field(64, ge=2)
+    samples: Count = Field(10_000, ge=2)
+    threshold: float = Field(0.05, ge=0)
+
+
+def active(codes: np.ndarray, threshold: float) -> np.ndarray:
+    """Codes (n, d) that vote, (d,): their standard deviation reaches the threshold. A constant never votes."""
+    return (codes.std(axis=0, ddof=1) >= threshold) & (np.ptp(codes, axis=0) > 0)
+
+
+def votes(
+    codes: np.ndarray, variance: np.ndarray, drawn: Iterable[tuple[np.ndarray, np.ndarray]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of each group the fixed factor and the code that varies least in it for its global variance (d,); both (m,)."""
+    found = [(factor, (codes[rows].var(axis=1, ddof=1) / variance).argmin(axis=1)) for factor, rows in drawn]
+    factors, winners = zip(*found, strict=True)
+    return np.concatenate(factors), np.concatenate(winners)
+
+
+def majority(factors: np.ndarray, winners: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """The factor that each code most often voted for, (d,); the first of equals. `shape` is (k, d)."""
+    cells = np.ravel_multi_index((factors, winners), shape)
+    return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape).argmax(axis=0)
+
+
+def agreement(said: np.ndarray, factors: np.ndarray, winners: np.ndarray) -> float:
+    """Share of votes (m,) that fall on the factor said of their code (d,)."""
+    return float(np.mean(said[winners] == factors))
+
+
+def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
+    """Without an active code 0. A value that one row alone has shows no variance, and is not drawn."""
+    shared = sharing(table.factors)
+    sample = table.codes[rows_drawn(len(table.codes), params.samples, rng)]
+    live = active(sample, params.threshold)
+    if not live.any():
+        return {"factor_vae_score": 0.0, "factor_vae_score_train": 0.0, "factor_vae_score_active": live}
+    codes, variance = table.codes[:, live], sample[:, live].var(axis=0, ddof=1)
+    train = votes(codes, variance, groups(shared, params.train, params.members, rng))
+    test = votes(codes, variance, groups(shared, params.test, params.members, rng))
+    said = majority(*train, (table.factors.shape[1], codes.shape[1]))
+    numbers = {"factor_vae_score": agreement(said, *test), "factor_vae_score_train": agreement(said, *train)}
+    return {**numbers, "factor_vae_score_active": live}
+
+
+METRIC = Metric(
+    name="factor_vae_score",
+    params=Params,
+    keys=("factor_vae_score", "factor_vae_score_train"),
+    score=score,
+    details=("factor_vae_score_active",),
+    fast={"train": 700, "test": 350, "samples": 1_000},
+)

@@ -1,0 +1,32 @@
+"""Mutual information and entropy of labels, from empirical frequencies, in nats."""
+
+import numpy as np
+from scipy.special import xlogy
+
+
+def binned(codes: np.ndarray, bins: int) -> np.ndarray:
+    """Each code's bin, 0 to bins - 1, (n, d): equal widths over its own range, the maximum in the last bin."""
+    edges = np.linspace(codes.min(axis=0), codes.max(axis=0), bins + 1)
+    columns = [np.searchsorted(edge[1:-1], code, side="right") for edge, code in zip(edges.T, codes.T, strict=True)]
+    return np.stack(columns, axis=1)
+
+
+def counts(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """How often each bin of a code meets each label of a factor, (d, k, bins, labels), by one histogram."""
+    shape = (bins.shape[1], labels.shape[1], bins.max() + 1, labels.max() + 1)
+    codes, factors = np.arange(shape[0])[:, None], np.arange(shape[1])
+    cells = np.ravel_multi_index((codes, factors, bins[:, :, None], labels[:, None, :]), shape)
+    return np.bincount(cells.ravel(), minlength=int(np.prod(shape))).reshape(shape)
+
+
+def mutual_information(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Of each code with each factor, (d, k)."""
+    joint = counts(bins, labels)
+    expected = joint.sum(axis=2, keepdims=True) * joint.sum(axis=3, keepdims=True) / len(bins)
+    return xlogy(joint, joint / np.where(expected > 0, expected, 1)).sum(axis=(2, 3)) / len(bins)
+
+
+def entropies(labels: np.ndarray) -> np.ndarray:
+    """Of each factor, (k,)."""
+    frequencies = [np.bincount(column) / len(column) for column in labels.T]
+    return np.array([-xlogy(p, p).sum() for p in frequencies])

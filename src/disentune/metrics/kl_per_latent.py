@@ -1,0 +1,36 @@
+"""KL per latent: Kingma & Welling, ICLR 2014, Appendix B: nats by which a posterior differs from N(0, 1)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from disentune.metrics.active_units import variances
+from disentune.plugin import Frozen, Metric, Table
+
+
+class Params(Frozen):
+    """Nothing to choose."""
+
+
+def kl_to_prior(means: np.ndarray, logvars: np.ndarray) -> np.ndarray:
+    """Of each latent, averaged over rows, (d,)."""
+    return 0.5 * (means**2 + variances(logvars) - 1 - logvars).mean(axis=0)
+
+
+def score(table: Table, rng: np.random.Generator, params: Params) -> Mapping[str, Any]:
+    """Codes must be the posteriors' means."""
+    assert table.logvars is not None
+    values = kl_to_prior(table.codes, table.logvars)
+    return {"kl_per_latent": float(values.mean()), "kl_per_latent_values": values}
+
+
+METRIC = Metric(
+    name="kl_per_latent",
+    params=Params,
+    keys=("kl_per_latent",),
+    score=score,
+    details=("kl_per_latent_values",),
+    needs=("logvars",),
+    best="min",
+)

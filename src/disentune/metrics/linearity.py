@@ -1,0 +1,56 @@
+"""Linearity: Michlo et al., disent, 2022: how much of a factor's variance lies on one straight line of codes."""
+
+import numpy as np
+from pydantic import Field
+
+from disentune.metrics.lines import lines_drawn, unit_range
+from disentune.plugin import Count, Frozen, Metric, Table
+
+
+class Params(Frozen):
+    """Lines of the factor grid to use for each factor."""
+
+    traversals: Count = Field(1024, ge=1)
+
+
+def deviations(codes: np.ndarray) -> np.ndarray:
+    """Lines (lines, size, d) less their means; exactly 0 for one that does not move."""
+    moved = codes - codes[:, :1]
+    return moved - moved.mean(axis=1, keepdims=True)
+
+
+def largest_moments(centred: np.ndarray) -> np.ndarray:
+    """Largest eigenvalue of each line's covariance times its size, (lines,): of the smaller of the two products."""
+    size, latents = centred.shape[1:]
+    flipped = np.swapaxes(centred, 1, 2)
+    return np.linalg.eigvalsh(flipped @ centred if latents <= size else centred @ flipped)[:, -1]
+
+
+def dominance(largest: np.ndarray, total: np.ndarray, latents: int) -> np.ndarray:
+    """Share of the largest in the total, from 0 when all `latents` are equal to 1 when one has everything.
+
+    0 for a line that does not move; 1 for a single latent that does.
+    """
+    share = largest / np.where(total > 0, total, 1)
+    if latents > 1:
+        share = (share - 1 / latents) / (1 - 1 / latents)
+    return np.clip(share, 0, 1)
+
+
+def ratios(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Dominance of the best axis and of the best direction in each line (lines, size, d), both (lines,)."""
+    centred = deviations(codes)
+    moments = (centred**2).sum(axis=1)
+    total, latents = moments.sum(axis=1), codes.shape[2]
+    axis = dominance(moments.max(axis=1), total, latents)
+    return axis, dominance(largest_moments(centred), total, latents)
+
+
+def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
+    """Mean over factors of two or more values of the mean over lines; 0 when there is none."""
+    codes = unit_range(table.codes)
+    linear = [ratios(codes[rows])[1].mean() for rows in lines_drawn(table.factors, params.traversals, rng)]
+    return {"linearity": float(np.mean(linear or [0.0]))}
+
+
+METRIC = Metric(name="linearity", params=Params, keys=("linearity",), score=score, fast={"traversals": 128}, lines=True)

@@ -1,0 +1,60 @@
+"""MCC, mean correlation coefficient of matched codes and factors: as in Klindt et al., ICLR 2021 (SlowVAE)."""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import rankdata
+
+from disentune.metrics.table import rows_drawn
+from disentune.plugin import Count, Frozen, Metric, Table
+
+
+class Params(Frozen):
+    """Rows of the table to use, and whether correlations are of ranks or of values."""
+
+    samples: Count = Field(10_000, ge=1)
+    correlation: Literal["spearman", "pearson"] = "spearman"
+
+
+def correlations(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Pearson's, of each column of (n, d) with each of (n, k), (d, k). A constant correlates 0 with anything."""
+    return _unit(first).T @ _unit(second)
+
+
+def _unit(columns: np.ndarray) -> np.ndarray:
+    """Columns of mean 0 and length 1; constants are 0."""
+    span = np.ptp(columns, axis=0)
+    scaled = (columns - columns[0]) / np.where(span > 0, span, 1)  # so that no square overflows or vanishes
+    centred = np.where(span > 0, scaled - scaled.mean(axis=0), 0)
+    return centred / np.where(span > 0, np.linalg.norm(centred, axis=0), 1)
+
+
+def matched(strength: np.ndarray, factors: int) -> float:
+    """Mean over the first `factors` columns of (d, k) when each row serves one column, chosen for the largest sum.
+
+    A factor that no row is left for counts 0.
+    """
+    rows, columns = linear_sum_assignment(strength, maximize=True)
+    return float(strength[rows, columns][columns < factors].sum() / factors)
+
+
+def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
+    """Codes beyond the number of factors are matched with columns of noise, as published.
+
+    A factor of one value has nothing to tell and is left out; with no other, 0.
+    """
+    rows = rows_drawn(len(table.codes), params.samples, rng)
+    codes, factors = table.codes[rows], table.factors[rows].astype(float)
+    factors = factors[:, np.ptp(factors, axis=0) > 0]
+    if not factors.shape[1]:
+        return {"mcc": 0.0}
+    noise = rng.standard_normal((len(rows), max(0, codes.shape[1] - factors.shape[1])))
+    columns = np.hstack([factors, noise])
+    if params.correlation == "spearman":
+        codes, columns = rankdata(codes, axis=0), rankdata(columns, axis=0)
+    return {"mcc": matched(np.abs(correlations(codes, columns)), factors.shape[1])}
+
+
+METRIC = Metric(name="mcc", params=Params, keys=("mcc",), score=score, fast={"samples": 2_000})

@@ -1,0 +1,78 @@
+"""Perceived distances: Michlo et al., IJCAI 2023: the loss between images against factors and codes."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from disentune.metrics.distances import (
+    Params,
+    code_distances,
+    factor_distances,
+    pairs_anywhere,
+    pairs_by_factor,
+    pearson,
+    spearman,
+)
+from disentune.metrics.lines import Pairs, unit_range
+from disentune.plugin import Metric, Table
+
+BATCH = 1024
+"""Pairs of images that are compared at a time: 64x64 in colour, 100 MB in float64."""
+
+Distance = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def image_distances(distance: Distance, pairs: Pairs) -> np.ndarray:
+    """Loss between the images of each pair, (2, g, t); each two members of a group are compared once.
+
+    A loss need be neither symmetric nor 0 between equals: the member that stands first in its group is shown.
+    """
+    groups, size = pairs.groups.shape
+    shown, target = np.minimum(pairs.first, pairs.second), np.maximum(pairs.first, pairs.second)
+    keys = np.ravel_multi_index((np.arange(groups)[:, None], shown, target), (groups, size, size))
+    distinct, places = np.unique(keys, return_inverse=True)
+    group, shown, target = np.unravel_index(distinct, (groups, size, size))
+    values = _in_batches(distance, pairs.groups[group, shown], pairs.groups[group, target])
+    return values[places.reshape(keys.shape)]
+
+
+def _in_batches(distance: Distance, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    starts = range(0, len(first), BATCH)
+    values = [distance(first[start : start + BATCH], second[start : start + BATCH]) for start in starts]
+    return np.concatenate(values).astype(np.float64)
+
+
+def agreement(table: Table, codes: np.ndarray, pairs: Pairs) -> tuple[float, float, float, float]:
+    """Spearman and Pearson of images' distances with those of factors, then with L2 of codes."""
+    assert table.distance is not None
+    images = image_distances(table.distance, pairs)
+    truth, latent = factor_distances(table, pairs), code_distances(codes, pairs)
+    return spearman(truth, images), pearson(truth, images), spearman(images, latent), pearson(images, latent)
+
+
+def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
+    """Means over factors of two or more values, 0 when there is none; then the same for pairs of random rows."""
+    codes = unit_range(table.codes)
+    found = [agreement(table, codes, pairs) for pairs in pairs_by_factor(table, rng, params)]
+    anywhere = agreement(table, codes, pairs_anywhere(table, rng, params))
+    return dict(zip(METRIC.keys, [*np.mean(found or [(0.0,) * 4], axis=0), *anywhere], strict=True))
+
+
+METRIC = Metric(
+    name="perceived_distances",
+    params=Params,
+    keys=(
+        "perceived_distances",
+        "perceived_distances_pearson",
+        "perceived_distances_latent",
+        "perceived_distances_latent_pearson",
+        "perceived_distances_global",
+        "perceived_distances_global_pearson",
+        "perceived_distances_latent_global",
+        "perceived_distances_latent_global_pearson",
+    ),
+    score=score,
+    fast={"traversals": 128},
+    needs=("distance", "factors"),
+    lines=True,
+)

@@ -1,0 +1,130 @@
+"""Gradient boosted trees that tell a factor from codes, as scikit-learn's `GradientBoostingClassifier` by default.
+
+Three engines. `exact` is scikit-learn's algorithm compiled, on columns that are sorted once for all factors; it
+differs from `sklearn` only in how equal splits are drawn. `histogram` splits between at most 256 bins a column, which
+loses nothing when a column has no more values than that.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from sklearn.ensemble import GradientBoostingClassifier
+
+Trees = Literal["exact", "sklearn", "histogram"]
+
+ROUNDS = 100
+BINS = 256
+NEARLY_EQUAL = np.float32(1e-7)
+"""Neighbours that are no further apart are not split, in single precision."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What the trees of one factor say."""
+
+    importance: np.ndarray
+    """(d,): shares of the variance that splits on each code take off; sums to 1, or all 0 when nothing was split."""
+    train: np.ndarray
+    """(n,) labels told of the rows to fit."""
+    test: np.ndarray
+    """(m,) labels told of the rows to test."""
+
+
+Fit = Callable[[np.ndarray, int], Fitted]
+"""(labels (n,) of the rows to fit, seed) -> what the trees say."""
+
+
+def prepared(train: np.ndarray, test: np.ndarray, trees: Trees = "exact") -> Fit:
+    """How to fit factors on codes (n, d) and to test on codes (m, d): what all factors share is done once.
+
+    A factor of one value to fit has no important code, and is told to have that value.
+    """
+    train, test = train.astype(np.float32), test.astype(np.float32)
+    several = {"exact": _exact, "sklearn": _sklearn, "histogram": _histogram}[trees](train, test)
+
+    def fit(labels: np.ndarray, seed: int) -> Fitted:
+        if (labels == labels[0]).all():
+            return Fitted(np.zeros(train.shape[1]), labels.copy(), np.full(len(test), labels[0]))
+        return several(labels, seed)
+
+    return fit
+
+
+def _sklearn(train: np.ndarray, test: np.ndarray) -> Fit:
+    def fit(labels: np.ndarray, seed: int) -> Fitted:
+        trees = GradientBoostingClassifier(random_state=seed).fit(train, labels)
+        return Fitted(_shares(trees.feature_importances_), trees.predict(train), trees.predict(test))
+
+    return fit
+
+
+def _exact(train: np.ndarray, test: np.ndarray) -> Fit:
+    order = np.argsort(train, axis=0, kind="stable").T
+    return _boosting(train, test, order, *(np.zeros((0, 0), kind) for kind in (np.uint8, np.float32, np.float32)))
+
+
+def _histogram(train: np.ndarray, test: np.ndarray) -> Fit:
+    return _boosting(train, test, np.arange(len(train))[None], *binned(train))
+
+
+def _boosting(
+    train: np.ndarray, test: np.ndarray, order: np.ndarray, bins: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> Fit:
+    from disentune.metrics import boosting  # numba takes a second to load, and few runs need it
+
+    lists = np.zeros((boosting.DEPTH, *order.shape), np.uint32)
+    lists[0] = order
+    inverse = 1 / np.maximum(np.arange(len(train) + 1), 1)
+    columns = boosting.Columns(np.ascontiguousarray(train.T), lists, bins, low, high, inverse)
+
+    def fit(labels: np.ndarray, seed: int) -> Fitted:
+        values, codes = np.unique(labels, return_inverse=True)
+        rng = np.random.default_rng(seed)
+        importance, *raw = boosting.boosted(columns, test, codes, len(values), ROUNDS, rng)
+        return Fitted(_shares(importance), *(values[_choice(scores)] for scores in raw))
+
+    return fit
+
+
+def _shares(importance: np.ndarray) -> np.ndarray:
+    """Useless splits leave rounding errors of either sign."""
+    importance = np.maximum(importance, 0)
+    return importance / importance.sum() if importance.any() else importance
+
+
+def _choice(scores: np.ndarray) -> np.ndarray:
+    """The class of each row, from scores (trees, n) of a round's trees; of two classes only the second has one."""
+    return (scores[0] >= 0).astype(np.int64) if len(scores) == 1 else scores.argmax(axis=0)
+
+
+# ---- bins
+
+
+def binned(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Bin of each code (d, n), and the smallest and largest value of each bin (d, BINS), from codes (n, d) float32."""
+    places = np.empty(codes.shape[::-1], np.uint8)
+    low, high = np.zeros((2, codes.shape[1], BINS), np.float32)
+    for column, code in enumerate(codes.T):
+        order = np.argsort(code, kind="stable")
+        ranked, cuts = code[order], _cuts(code[order])
+        places[column, order] = np.searchsorted(cuts, np.arange(len(code)), side="left")
+        low[column, : len(cuts) + 1] = ranked[np.append(0, cuts + 1)]
+        high[column, : len(cuts) + 1] = ranked[np.append(cuts, len(code) - 1)]
+    return places, low, high
+
+
+def _cuts(ranked: np.ndarray) -> np.ndarray:
+    """Places in a sorted column after which a bin ends: all that tell values apart, if these are few.
+
+    Else the widest gap in each of as many windows of equal rows as there may be cuts, so that no bin straddles the gap
+    between two clusters: edges at plain quantiles do, and spoil a near-perfect code.
+    """
+    apart = ranked[1:] > ranked[:-1] + NEARLY_EQUAL
+    if apart.sum() < BINS:
+        return np.flatnonzero(apart)
+    gaps = np.where(apart, np.diff(ranked.astype(np.float64)), 0)
+    windows = np.array_split(np.arange(len(gaps)), BINS - 1)
+    widest = np.array([window[gaps[window].argmax()] for window in windows])
+    return widest[apart[widest]]

@@ -1,0 +1,139 @@
+"""UDR, unsupervised disentanglement ranking: Duan et al., ICLR 2020: how well models agree, latent by latent.
+
+Good models find the same latents up to order and sign; so a model that the others agree with is likely a good one, and
+no factor need be known. It compares trained models, so it is no metric of one table: `disentune score RUN` computes it.
+
+The Lasso's penalty shrinks a perfect match from 1 to 1 - alpha: equal models score 0.9, not 1. Only ranks have a
+meaning; the paper finds that about five models of a setting are enough.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.stats import rankdata
+
+from disentune.errors import DataError
+from disentune.metrics.table import table_of
+
+Method = Literal["lasso", "spearman"]
+ALPHA = 0.1
+"""Penalty of the Lasso, as published."""
+SWEEPS = 10_000
+TOLERANCE = 1e-9
+"""Coordinate descent ends when no weight moves more; weights are at most about 1."""
+
+
+@dataclass(frozen=True)
+class Udr:
+    scores: np.ndarray
+    """(models,): the median over the other models of `pairs` with this one as the target."""
+    pairs: np.ndarray
+    """(models, models): how well the row's model foretells the column's; 0 on the diagonal, which counts nowhere."""
+
+
+def udr(
+    codes: Sequence[np.ndarray], kls: Sequence[np.ndarray], method: Method = "lasso", threshold: float = 0.01
+) -> Udr:
+    """Scores of models by their codes (n, d_i) of the same n images and the mean KL to the prior of each latent (d_i,).
+
+    Latents with a KL of at most `threshold` carry nothing and are left out; a model without any other scores 0. A
+    latent that stays and is constant agrees with no other.
+    """
+    if len(codes) < 2:
+        raise DataError(f"UDR compares models, so there must be at least 2, but there is {len(codes)}")
+    live = _live(codes, kls, threshold)
+    units = [standardised(rankdata(one, axis=0) if method == "spearman" else one) for one in live]
+    relations = _relations(units, method)
+    pairs = np.array([[agreement(relation) for relation in row] for row in relations])
+    np.fill_diagonal(pairs, 0)
+    others = ~np.eye(len(pairs), dtype=bool)
+    return Udr(np.median(pairs.T[others].reshape(len(pairs), -1), axis=1), pairs)
+
+
+def kl_to_prior(means: np.ndarray, logvars: np.ndarray) -> np.ndarray:
+    """(n, d), (n, d) -> (d,): KL of N(mean, exp(logvar)) to N(0, 1) in nats, its mean over images; maybe infinite."""
+    means, logvars = means.astype(np.float64), logvars.astype(np.float64)
+    with np.errstate(over="ignore"):
+        return np.mean(np.exp(logvars) + means**2 - 1 - logvars, axis=0) / 2
+
+
+def agreement(relation: np.ndarray) -> float:
+    """How near a matrix (d_i, d_j) of strengths >= 0 is to one partner for each latent (Eq. 3), from 0 to its maximum.
+
+    max^2 / sum is averaged over columns and over rows; a latent without any partner counts 0.
+    """
+    return (_concentration(relation) + _concentration(relation.T)) / 2
+
+
+def _concentration(relation: np.ndarray) -> float:
+    if relation.size == 0:
+        return 0.0
+    largest, total = relation.max(axis=0), relation.sum(axis=0)
+    return float(np.mean(largest**2 / np.where(total > 0, total, 1)))
+
+
+# ---- latents
+
+
+def _live(codes: Sequence[np.ndarray], kls: Sequence[np.ndarray], threshold: float) -> list[np.ndarray]:
+    """The codes that count, as float64."""
+    if len(codes) != len(kls):
+        raise DataError(f"every model must have codes and KLs, but there are {len(codes)} and {len(kls)}")
+    tables = [table_of(one).codes for one in codes]
+    for number, (table, kl) in enumerate(zip(tables, kls, strict=True)):
+        if len(table) != len(tables[0]):
+            raise DataError(f"models must see the same images, but 0 has {len(tables[0])} and {number} {len(table)}")
+        if np.shape(kl) != table.shape[1:] or not np.isfinite(kl).all():
+            text = f"model {number} must have a finite KL for each of its {table.shape[1]} latents, but has {kl}"
+            raise DataError(text)
+    return [table[:, np.asarray(kl) > threshold] for table, kl in zip(tables, kls, strict=True)]
+
+
+def standardised(codes: np.ndarray) -> np.ndarray:
+    """Mean 0 and variance 1 in each column (n, d); a constant one becomes 0."""
+    low, spread = codes.min(axis=0), np.ptp(codes, axis=0)
+    unit = (codes - low) / np.where(spread > 0, spread, 1)  # squares of tiny or huge codes stay numbers
+    centred = unit - unit.mean(axis=0)
+    return np.where(spread > 0, centred / np.where(spread > 0, unit.std(axis=0), 1), 0)
+
+
+# ---- relations of latents
+
+
+def _relations(units: Sequence[np.ndarray], method: Method) -> list[list[np.ndarray]]:
+    """For each model the strengths (d_i, d_j) with which its latents foretell those of every model."""
+    every, ends = np.hstack(units), np.cumsum([unit.shape[1] for unit in units])[:-1]
+    rows = []
+    for unit in units:
+        correlations = unit.T @ every / len(unit)
+        weights = lasso(unit.T @ unit / len(unit), correlations) if method == "lasso" else correlations
+        rows.append(np.split(np.abs(weights), ends, axis=1))
+    return rows
+
+
+def lasso(correlations: np.ndarray, targets: np.ndarray, alpha: float = ALPHA) -> np.ndarray:
+    """Weights (d, m) of the Lasso of m standardised targets, by correlations alone: (d, d) of inputs, (d, m) with them.
+
+    Minimises |y - x w|^2 / 2 n + alpha |w| by coordinate descent from 0 in the order of inputs, for all targets that
+    still move at once; after the correlations, the number of images does not matter.
+    """
+    weights, moving = np.zeros_like(targets), np.arange(targets.shape[1])
+    for _ in range(SWEEPS):
+        before = weights[:, moving]
+        after = _swept(correlations, targets[:, moving], before, alpha)
+        weights[:, moving] = after
+        moving = moving[np.abs(after - before).max(axis=0, initial=0) > TOLERANCE]
+        if not len(moving):
+            break
+    return weights
+
+
+def _swept(correlations: np.ndarray, targets: np.ndarray, weights: np.ndarray, alpha: float) -> np.ndarray:
+    """Weights (d, m) after each was set to its best value once, given the others."""
+    weights = weights.copy()
+    for k, row in enumerate(correlations):
+        rest = targets[k] - row @ weights + row[k] * weights[k]
+        weights[k] = np.clip(rest, None, -alpha) + np.clip(rest, alpha, None)
+    return weights

@@ -1,0 +1,490 @@
+"""Scores without training: of a user's own arrays, and of a run's trials again, from their last checkpoints.
+
+Nothing is written: a run's folder stays as it is.
+"""
+
+import math
+import time
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import pandas as pd
+import torch
+
+from disentune import documents, evaluation, process, results
+from disentune.config import Invalid, TrialConfig, flattened, nested
+from disentune.errors import ConfigError, DataError, Problem, TrialError, did_you_mean, unknown
+from disentune.evaluation import Encoded, Trained
+from disentune.ledger import Run, TrialFolder
+from disentune.metrics import METRICS, Size, scored
+from disentune.metrics.table import table_of
+from disentune.metrics.udr import Method, kl_to_prior, udr
+from disentune.parameters import Mistake, shown, validated
+from disentune.plugin import Metric, Table
+from disentune.randomness import stream
+from disentune.training import Training
+
+ARRAYS = ("codes", "factors", "logvars", "images")
+HOW_TO_SAVE = 'np.savez("codes.npz", codes=codes, factors=factors)'
+UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
+"""What NumPy and zipfile raise for files that are damaged or something else."""
+GIVES = {"factors": "factors", "logvars": "logvars", "distance": "images"}
+"""Which array serves which of `Metric.needs`; the rest takes a trained model."""
+SLOW = ("downstream",)
+"""Only computed when asked for by name."""
+UDR = {"udr" if method == "lasso" else f"udr_{method}": method for method in get_args(Method)}
+"""What compares trials, by the names that the command line has for it."""
+UDR_IMAGES = 1000
+
+
+# ---- which metrics
+
+
+class Asked(NamedTuple):
+    """A metric with its parameters: those that were given, and all in the size that was asked for."""
+
+    name: str
+    """As asked for: a user's own metric by its import path."""
+    metric: Metric
+    given: dict[str, Any]
+    size: Size
+    params: Any
+
+
+def asked(names: Sequence[str], sets: Sequence[str], size: Size) -> list[Asked]:
+    """Metrics by name, with `dci.trees=histogram` for a parameter; every mistake at once as a ConfigError."""
+    problems: list[Problem] = []
+    metrics = {name: _metric(name, problems) for name in dict.fromkeys(names)}
+    given = _given(sets, list(metrics), problems)
+    found = [_asked(name, metric, given[name], size, problems) for name, metric in metrics.items() if metric]
+    if problems:
+        raise ConfigError("cannot score", problems)
+    return found
+
+
+def _metric(name: str, problems: list[Problem]) -> Metric | None:
+    if name in UDR:
+        problems.append(Problem("--metrics", f"{name} compares trained models: give a run instead of arrays"))
+        return None
+    try:
+        return METRICS[name]
+    except ValueError as error:
+        text = str(error) if ":" in name else unknown("metric", name, [*METRICS.names(), *UDR])
+        problems.append(Problem("--metrics", text))
+        return None
+
+
+def _given(sets: Sequence[str], names: list[str], problems: list[Problem]) -> dict[str, dict[str, Any]]:
+    """Parameters by metric and name."""
+    given: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for text in sets:
+        key, equals, value = text.partition("=")
+        name = next((name for name in names if key.startswith(f"{name}.")), key.split(".")[0])
+        parameter = key.removeprefix(f"{name}.")
+        if not equals or parameter in (key, ""):
+            problems.append(Problem(f"--set {text}", "must be metric.parameter=value, for example mig.bins=30"))
+        elif name in given:
+            given[name][parameter] = documents.parse(value, f"--set {key}").value
+        else:
+            text = f"'{name}' is not among the metrics to score.{did_you_mean(name, names)} These are: "
+            problems.append(Problem(f"--set {key}", text + ", ".join(names)))
+    return given
+
+
+def _asked(name: str, metric: Metric, given: dict[str, Any], size: Size, problems: list[Problem]) -> Asked:
+    mistakes: list[Mistake] = []
+    values = {**metric.fast, **given} if size == "fast" else given
+    params = validated(metric.params, values, "", mistakes)
+    problems += [Problem(f"--set {name}.{mistake.key}".rstrip("."), shown(mistake)) for mistake in mistakes]
+    return Asked(name, metric, given, size, params)
+
+
+# ---- a user's own arrays
+
+
+def read_arrays(path: Path) -> tuple[Table, list[str]]:
+    """A table from an .npz, and the names of its arrays. No object is unpickled; a DataError says what to mend."""
+    arrays = _arrays(path)
+    _refuse_names(path, arrays)
+    try:
+        _check_factors(arrays.get("factors"))
+        _check_images(arrays.get("images"))
+        return table_of(**arrays), list(arrays)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    with _opened(path) as file:
+        _refuse_names(path, file.files)
+        return {name: _array(path, file, name) for name in file.files}
+
+
+def _opened(path: Path) -> Any:
+    try:
+        if path.is_file() and not zipfile.is_zipfile(path):
+            raise DataError(f"{path} must be a whole .npz, but is none; save arrays with {HOW_TO_SAVE}")
+        return np.load(path, allow_pickle=False)
+    except UNREADABLE as error:
+        raise DataError(f"{path} cannot be read: {_why(error)}; save arrays with {HOW_TO_SAVE}") from None
+
+
+def _array(path: Path, file: Mapping[str, Any], name: str) -> np.ndarray:
+    try:
+        array = file[name]
+    except UNREADABLE as error:
+        raise DataError(f"{path}: {name} cannot be read: {_why(error)}") from None
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{path}: {name} must be an array, as np.savez writes it")
+    return array
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if "allow_pickle" in str(error):
+        return "it must hold numbers, but holds Python objects, which are never loaded; give it a dtype of numbers"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _refuse_names(path: Path, names: Collection[str]) -> None:
+    known = ", ".join(ARRAYS)
+    strange = [name for name in names if name not in ARRAYS]
+    problems = [Problem(name, f"unknown array.{did_you_mean(name, ARRAYS)} Known: {known}") for name in strange]
+    if "codes" not in names:
+        problems.append(Problem("codes", f"is required, but not there; save it with {HOW_TO_SAVE}"))
+    if problems:
+        raise ConfigError(f"{path} cannot be scored", problems)
+
+
+def _check_factors(factors: np.ndarray | None) -> None:
+    if factors is not None and not np.issubdtype(factors.dtype, np.integer):
+        raise DataError(
+            f"factors must be whole numbers, a label for each value, but are {factors.dtype}; cast labels with "
+            ".astype(int), and put continuous values into bins with np.digitize"
+        )
+
+
+def _check_images(images: np.ndarray | None) -> None:
+    if images is None:
+        return
+    if images.ndim < 2 or images.size == 0:
+        raise DataError(f"images must have a row for each code, but their shape is {images.shape}")
+    if not (np.issubdtype(images.dtype, np.integer) or np.issubdtype(images.dtype, np.floating)):
+        raise DataError(f"images must be numbers, but are {images.dtype}")
+    if not np.isfinite(images).all():
+        raise DataError("images must be finite, but some pixels are not")
+
+
+def sufficient(arrays: Collection[str]) -> tuple[list[str], dict[str, str]]:
+    """The metrics that these arrays suffice for, and why each other one is left out."""
+    reasons = {metric.name: lacking(metric, arrays) or _slow(metric) for metric in METRICS}
+    scorable = [name for name in METRICS.names() if not reasons[name]]
+    return scorable, {name: reasons[name] for name in METRICS.names() if reasons[name]}
+
+
+def lacking(metric: Metric, arrays: Collection[str]) -> str:
+    """What a metric needs besides these arrays; empty when they suffice."""
+    missing = [GIVES.get(need, "a trained model: disentune score RUN") for need in metric.needs]
+    missing = [array for array in missing if array not in arrays]
+    return f"needs {' and '.join(missing)}" if missing else ""
+
+
+def _slow(metric: Metric) -> str:
+    return f"slow: ask for it with --metrics {metric.name}" if metric.name in SLOW else ""
+
+
+class Outcome(NamedTuple):
+    """What came of one metric: numbers and arrays, or the reason why there are none."""
+
+    asked: Asked
+    numbers: dict[str, float]
+    details: dict[str, Any]
+    """Arrays as nested lists."""
+    reason: str
+    seconds: float
+
+
+def scores_of_arrays(metrics: Iterable[Asked], table: Table, arrays: Collection[str], seed: int) -> Iterator[Outcome]:
+    """One metric after the other; one that fails does not stop the next."""
+    for one in metrics:
+        began = time.perf_counter()
+        numbers, details, reason = _tried(one, table, arrays, seed)
+        yield Outcome(one, numbers, details, reason, time.perf_counter() - began)
+
+
+def _tried(one: Asked, table: Table, arrays: Collection[str], seed: int) -> tuple[dict, dict, str]:
+    try:
+        if reason := lacking(one.metric, arrays):
+            raise DataError(reason)
+        found = scored(one.metric, table, seed, one.params)
+    except DataError as error:
+        return {}, {}, str(error).removeprefix(f"{one.metric.name}: ")
+    except Exception as error:  # a user's own metric may fail in any way
+        return {}, {}, f"{type(error).__name__}: {error}"
+    return found.numbers, {key: array.tolist() for key, array in found.details.items()}, ""
+
+
+def arrays_as_json(outcomes: Sequence[Outcome], left_out: Mapping[str, str], seed: int, size: Size) -> dict[str, Any]:
+    reasons = {outcome.asked.name: outcome.reason for outcome in outcomes if outcome.reason}
+    return {
+        "scores": {key: value for outcome in outcomes for key, value in outcome.numbers.items()},
+        "details": {key: value for outcome in outcomes for key, value in outcome.details.items()},
+        "notes": {**reasons, **left_out},
+        "seed": seed,
+        "size": size,
+        "params": {outcome.asked.name: outcome.asked.params.model_dump() for outcome in outcomes},
+    }
+
+
+# ---- a run's trials
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A trial's model as its last sound checkpoint has it."""
+
+    trial_id: str
+    config: TrialConfig
+    trained: Trained
+    step: int
+    notes: tuple[str, ...]
+    """On each checkpoint that was passed over because it is damaged."""
+
+
+def rebuilt(folder: TrialFolder) -> Rebuilt:
+    """TrialError when there is no sound checkpoint."""
+    config = _config(folder)
+    step, state, notes = _newest(folder)
+    process.prepare(config.training.threads, config.training.device)
+    training = Training(config, state)
+    return Rebuilt(folder.id, config, training.trained_model(), step, tuple(notes))
+
+
+def _config(folder: TrialFolder) -> TrialConfig:
+    """As it was trained last, but never compiled, and on the CPU where there is no other device."""
+    flat = flattened(folder.config().tree())
+    flat |= next((row.get("overrides", {}) for row in reversed(folder.rows())), {})
+    flat["training.compile"] = False
+    if not torch.cuda.is_available():
+        flat["training.device"] = "cpu"
+    return TrialConfig.parse(nested(flat))
+
+
+def _newest(folder: TrialFolder) -> tuple[int, dict[str, Any], list[str]]:
+    """As `Checkpoints.newest`, but a damaged file stays where it is."""
+    notes: list[str] = []
+    for step in reversed(folder.checkpoints.steps()):
+        try:
+            return step, folder.checkpoints.load(step), notes
+        except (TrialError, OSError) as error:
+            notes.append(f"{error}; the checkpoint before it is used")
+    raise TrialError("; ".join([f"{folder.path} has no sound checkpoint", *notes]))
+
+
+def codes_of(run: Run, trial_id: str, images: int = UDR_IMAGES) -> Encoded:
+    """Posteriors of the images that UDR compares, by a trial's last checkpoint."""
+    return comparable_codes(rebuilt(run.trial(trial_id)), images)
+
+
+def comparable_codes(model: Rebuilt, images: int = UDR_IMAGES) -> Encoded:
+    """The same images for every trial of a data set; TrialError when the encoder gives no finite numbers."""
+    trained = replace(model.trained, seed=0)  # so that a noisy data set shows every model the same noise
+    indices = evaluation.sample_indices(len(trained.grid), images, stream(0, "udr"))
+    encoded = evaluation.encoded(trained, indices)
+    if not np.isfinite(kl_to_prior(encoded.means, encoded.logvars)).all():
+        raise TrialError(f"trial {model.trial_id} has codes that are not finite")
+    return encoded
+
+
+def metrics_of(model: Rebuilt, metrics: Iterable[Asked]) -> evaluation.Scores:
+    """Metrics of a rebuilt trial on its own table and seed, as an evaluation at this step would give them."""
+    entries = [{"name": one.name, "size": one.size, **one.given} for one in metrics]
+    tree = model.config.tree()
+    try:
+        config = TrialConfig.parse({**tree, "evaluation": {**tree["evaluation"], "metrics": entries}})
+    except Invalid as error:
+        raise ConfigError(f"trial {model.trial_id} cannot be scored: {error}") from None
+    return evaluation.evaluated(config, model.trained, config.metrics)
+
+
+@dataclass
+class TrialScores:
+    """What came of one trial."""
+
+    trial_id: str
+    step: int
+    """Of the checkpoint."""
+    numbers: dict[str, float]
+    details: dict[str, Any]
+    """Arrays as nested lists."""
+    reasons: dict[str, str]
+    """Why a metric has no number."""
+    codes: Encoded | None
+    """For UDR."""
+
+
+@dataclass(frozen=True)
+class RunScores:
+    """The trials that were scored: best UDR first where that was asked for, else by id."""
+
+    frame: pd.DataFrame
+    """trial_id, arm, seed, step, config keys that vary or that groups have, and the numbers."""
+    numbers: list[str]
+    """Which columns of it are numbers of metrics; NaN where a trial has none."""
+    trials: list[TrialScores]
+
+
+def scores_of_run(
+    run: Run,
+    metrics: Sequence[Asked] = (),
+    compared: Sequence[str] = ("udr",),
+    by: Sequence[str] | None = None,
+    images: int = UDR_IMAGES,
+    say: Callable[[str], None] = warnings.warn,
+    follow: Callable[[Sequence[TrialFolder]], Iterable[TrialFolder]] = iter,
+) -> RunScores:
+    """Metrics of each finished trial, and those of `UDR` named in `compared`; see `udr_of_run` for `by` and `say`.
+
+    `follow` is handed the trials and gives them back one by one, to show how far it is.
+    """
+    loaded = _finished(run, say)
+    grouped = _groups(loaded, by) if compared else []
+    folders = [run.trial(record.trial_id) for record in loaded.records]
+    tried = (_scores_of_trial(folder, metrics, images if compared else 0, say) for folder in follow(folders))
+    trials = [trial for trial in tried if trial is not None]
+    for name in compared:
+        _compare(name, trials, grouped, say)
+    return _ranked(loaded, trials, compared, by or ())
+
+
+def _scores_of_trial(
+    folder: TrialFolder, metrics: Sequence[Asked], images: int, say: Callable[[str], None]
+) -> TrialScores | None:
+    try:
+        model = rebuilt(folder)
+        codes = comparable_codes(model, images) if images else None
+    except TrialError as error:
+        say(f"{folder.id} is left out: {error}")
+        return None
+    for note in model.notes:
+        say(note)
+    found = metrics_of(model, metrics)
+    numbers = {key: value for key, value in found.numbers.items() if math.isfinite(value)}
+    return TrialScores(folder.id, model.step, numbers, found.details, found.notes, codes)
+
+
+def _finished(run: Run, say: Callable[[str], None]) -> results.Results:
+    loaded = results.read(run)
+    done = tuple(record for record in loaded.records if record.status == "done")
+    if not done:
+        raise ConfigError(f"{run.path} has no finished trial to score; see: disentune status {run.name}")
+    if left_out := len(loaded.records) - len(done):
+        say(f"{left_out} of {len(loaded.records)} trials are left out: they are not done")
+    return results.Results(run, done)
+
+
+def _ranked(
+    loaded: results.Results, trials: list[TrialScores], compared: Sequence[str], by: Sequence[str]
+) -> RunScores:
+    by_id = {trial.trial_id: trial for trial in trials}
+    every = dict.fromkeys([*compared, *(key for trial in trials for key in trial.numbers)])
+    numbers = [key for key in every if any(key in trial.numbers for trial in trials)]
+    keys = dict.fromkeys(["trial_id", "arm", "seed", *results.varying_keys(loaded.trials), *by])
+    frame = loaded.trials.loc[loaded.trials["trial_id"].isin(list(by_id)), list(keys)]
+    scored = [by_id[trial_id] for trial_id in frame["trial_id"]]
+    frame.insert(3, "step", [trial.step for trial in scored])
+    frame = frame.assign(**{key: [trial.numbers.get(key, math.nan) for trial in scored] for key in numbers})
+    if set(numbers) & set(compared):
+        frame = frame.sort_values(numbers[0], ascending=False, kind="stable", na_position="last")
+    return RunScores(frame.reset_index(drop=True), numbers, [by_id[trial_id] for trial_id in frame["trial_id"]])
+
+
+def run_as_json(scores: RunScores, metrics: Sequence[Asked], notes: Sequence[str], size: Size) -> dict[str, Any]:
+    return {
+        "trials": [
+            {
+                "trial_id": trial.trial_id,
+                "step": trial.step,
+                "scores": trial.numbers,
+                "details": trial.details,
+                "notes": trial.reasons,
+            }
+            for trial in scores.trials
+        ],
+        "notes": list(notes),
+        "size": size,
+        "params": {one.name: one.params.model_dump() for one in metrics},
+    }
+
+
+# ---- comparing trials
+
+
+def udr_of_run(
+    run: Run,
+    by: Sequence[str] | None = None,
+    method: Method = "lasso",
+    images: int = UDR_IMAGES,
+    say: Callable[[str], None] = warnings.warn,
+) -> pd.DataFrame:
+    """UDR of each finished trial among the trials of its group, best first: trial_id, the group's keys, udr.
+
+    A group is the trials that differ by seed alone, or with `by` those that agree in its keys, as the trials began:
+    with no key all together, the paper's UDR-A2A. `say` is told which trials have none, and why.
+    """
+    name = next(name for name in UDR if UDR[name] == method)
+    found = scores_of_run(run, (), (name,), by=by, images=images, say=say).frame
+    keys = [key for key in found if "." in key or key == "loss_scale"] if by is None else list(by)
+    frame = found.reindex(columns=["trial_id", *keys, name]).rename(columns={name: "udr"})
+    return frame.dropna(subset="udr").reset_index(drop=True)
+
+
+def _groups(loaded: results.Results, by: Sequence[str] | None) -> list[list[str]]:
+    """Ids of the trials that UDR compares with each other."""
+    flats = {
+        record.trial_id: {"arm": "+".join(sorted(record.arms)), **flattened(record.config)} for record in loaded.records
+    }
+    known = list(dict.fromkeys(key for flat in flats.values() for key in flat))
+    for key in by or ():
+        if key not in known:
+            raise ConfigError(f"--by: {unknown('key', key, known)}")
+    keys = [key for key in known if key not in ("arm", "seed")] if by is None else by
+    found: dict[str, list[str]] = {}
+    for trial_id, flat in flats.items():
+        found.setdefault(repr([flat.get(key) for key in keys]), []).append(trial_id)
+    for group in found.values():
+        _assert_same_data([flats[trial_id] for trial_id in group])
+    return list(found.values())
+
+
+def _assert_same_data(flats: list[dict[str, Any]]) -> None:
+    keys = {key for flat in flats for key in flat if key.startswith("dataset.") and key != "dataset.transform"}
+    for key in sorted(keys):
+        values = list(dict.fromkeys(repr(flat.get(key)) for flat in flats))
+        if len(values) > 1:
+            text = f"{key} is {values[0]} in one trial of a group and {values[1]} in another"
+            raise ConfigError(f"UDR compares models on the same images, but {text}; add --by {key}")
+
+
+def _compare(name: str, trials: list[TrialScores], grouped: list[list[str]], say: Callable[[str], None]) -> None:
+    """Adds UDR to the numbers of each trial that has another one in its group."""
+    by_id = {trial.trial_id: trial for trial in trials}
+    alone: list[str] = []
+    for group in grouped:
+        members = [by_id[trial_id] for trial_id in group if trial_id in by_id]
+        codes = [member.codes for member in members if member.codes is not None]
+        if len(members) < 2:
+            alone += [member.trial_id for member in members]
+            continue
+        kls = [kl_to_prior(one.means, one.logvars) for one in codes]
+        for member, score in zip(members, udr([one.means for one in codes], kls, UDR[name]).scores, strict=True):
+            member.numbers[name] = float(score)
+    if alone:
+        say(f"no {name} of {', '.join(alone)}: no other trial is in the same group; choose larger groups with --by")

@@ -1,0 +1,201 @@
+"""FactorVAE score against one vote at a time, freshly drawn factors, and representations of known score."""
+
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from disentune.errors import DataError
+from disentune.metrics import score, scores
+from disentune.metrics.factor_vae_score import active, agreement, majority, votes
+from disentune.metrics.groups import groups, sharing
+from disentune.metrics.table import rows_drawn, table_of
+from disentune.randomness import metric_rng
+from metric_examples import factors_of, noisy
+
+SMALL = {"train": 300, "test": 150, "members": 8, "samples": 200}
+
+
+def slow_score(codes, factors, seed, train, test, members, samples, threshold=0.05):
+    """One vote at a time on the same drawn rows."""
+    rng = metric_rng(seed, "factor_vae_score")
+    sample = codes[rows_drawn(len(codes), samples, rng)]
+    variance = [statistics.variance(code) for code in sample.T.tolist()]
+    live = [i for i, value in enumerate(variance) if value**0.5 >= threshold]
+    table, accuracies = {code: [0] * factors.shape[1] for code in live}, []
+    for count in (train, test):
+        hits = []
+        for chunk in groups(sharing(factors), count, members, rng):
+            for factor, rows in zip(*chunk, strict=True):
+                ratios = [statistics.variance(codes[rows, i].tolist()) / variance[i] for i in live]
+                hits.append((live[ratios.index(min(ratios))], factor))
+        if count == train:
+            for code, factor in hits:
+                table[code][factor] += 1
+        accuracies.append(sum(table[code].index(max(table[code])) == factor for code, factor in hits) / count)
+    return {"factor_vae_score": accuracies[1], "factor_vae_score_train": accuracies[0]}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_score_is_that_of_one_vote_at_a_time(seed):
+    factors = factors_of(3)
+    blurred = noisy(factors) + np.random.default_rng(2).normal(size=factors.shape)
+    codes = np.column_stack([0.01 * noisy(factors)[:, 0], blurred, noisy(factors) @ [0.5, -1, 0.3]])
+    values = score("factor_vae_score", codes, factors, seed, **SMALL)
+    assert values == pytest.approx(slow_score(codes, factors, seed, **SMALL), abs=1e-6)
+    assert 0.4 < values["factor_vae_score"] < 0.95
+
+
+# ---- the published procedure, which draws factors and encodes them
+
+
+def encoded(factors):
+    """Two pairs of six-valued factors, each rotated by 40 degrees, and three codes that mix them all."""
+    z = np.asarray(factors) / 2.5 - 1
+    c, s = np.cos(np.deg2rad(40)), np.sin(np.deg2rad(40))
+    turned = [c * z[..., 0] - s * z[..., 1], s * z[..., 0] + c * z[..., 1]]
+    turned += [c * z[..., 2] - s * z[..., 3], s * z[..., 2] + c * z[..., 3]]
+    mixed = [np.sin(z @ np.roll([3.0, 5.0, 7.0, 11.0], shift)) for shift in range(3)]
+    return np.stack([*turned, *mixed], axis=-1)
+
+
+def fresh_votes(count, members, rng):
+    factors = rng.integers(0, 6, size=(count, members, 4))
+    fixed, vote = rng.integers(0, 4, size=count), np.arange(count)
+    factors[vote, :, fixed] = factors[vote, 0, fixed][:, None]
+    return fixed, encoded(factors).var(axis=1, ddof=1)
+
+
+def fresh_score(seed, train, test, members, samples):
+    rng = np.random.default_rng(seed)
+    variance = encoded(rng.integers(0, 6, size=(samples, 4))).var(axis=0, ddof=1)
+    learned, told = (fresh_votes(count, members, rng) for count in (train, test))
+    table = np.zeros((4, 7))
+    np.add.at(table, (learned[0], (learned[1] / variance).argmin(axis=1)), 1)
+    return np.mean(table.argmax(axis=0)[(told[1] / variance).argmin(axis=1)] == told[0])
+
+
+def test_rows_of_a_table_score_as_fresh_draws_do():
+    """Two means of twelve scores; their difference within three standard errors."""
+    factors = factors_of(1, (6,) * 4)
+    sizes = {"train": 1000, "test": 1000, "members": 16, "samples": 1000}
+    ours = [
+        score("factor_vae_score", encoded(factors), factors, seed, **sizes)["factor_vae_score"] for seed in range(12)
+    ]
+    fresh = [fresh_score(seed, **sizes) for seed in range(12)]
+    error = np.sqrt((np.var(ours, ddof=1) + np.var(fresh, ddof=1)) / 12)
+    assert abs(np.mean(ours) - np.mean(fresh)) < 3 * error
+    assert error < 0.01
+    assert 0.5 < np.mean(ours) < 0.95
+
+
+# ---- parts
+
+
+def test_the_code_that_varies_least_for_its_variance_has_the_vote():
+    codes = np.array([[0.0, 0.0], [2.0, 10.0], [4.0, 20.0], [0.0, 0.0]])
+    drawn = [(np.array([1, 0]), np.array([[0, 1], [2, 3]]))]
+    for variance, winner in (([1.0, 100.0], 1), ([1.0, 10.0], 0)):
+        factors, winners = votes(codes, np.array(variance), drawn)
+        assert factors.tolist() == [1, 0]
+        assert winners.tolist() == [winner, winner]
+
+
+def test_majority_is_the_first_of_equals_and_the_first_factor_for_codes_without_votes():
+    factors, winners = np.array([2, 2, 1, 1, 2, 0]), np.array([0, 0, 1, 2, 2, 0])
+    assert majority(factors, winners, (3, 4)).tolist() == [2, 1, 1, 0]
+    assert agreement(np.array([2, 1, 1, 0]), factors, winners) == pytest.approx(4 / 6)
+
+
+def test_codes_are_active_from_the_threshold_on():
+    codes = np.array([[0.0, 0.0, 0.1], [1.0, 3.0, 0.1], [2.0, 6.0, 0.1]])  # deviations 1, 3, 0
+    assert active(codes, 1.0).tolist() == [True, True, False]
+    assert active(codes, 1.01).tolist() == [False, True, False]
+    assert active(codes, 0.0).tolist() == [True, True, False]
+
+
+def test_active_codes_are_told():
+    factors = factors_of()
+    codes = np.column_stack([noisy(factors)[:, 0], np.ones(len(factors)), noisy(factors)[:, 1] * 1e-3])
+    details = scores("factor_vae_score", table_of(codes, factors), 0, "fast", {}).details
+    assert details["factor_vae_score_active"].tolist() == [True, False, False]
+    details = scores("factor_vae_score", table_of(codes, factors), 0, "fast", {"threshold": 0.0}).details
+    assert details["factor_vae_score_active"].tolist() == [True, False, True]
+
+
+# ---- known values
+
+
+def test_ten_exact_factors_score_as_published():
+    factors = np.random.default_rng(0).integers(0, 10, size=(20_000, 10))
+    sizes = {"members": 5, "train": 3000, "test": 2000, "samples": 2500, "threshold": 0.0}
+    value = score("factor_vae_score", factors * 1.0, factors, **sizes)["factor_vae_score"]
+    assert value == pytest.approx(0.9995, abs=2e-3)  # ties: five members agree in a second factor 1 vote in 1111
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.05])
+def test_zeros_score_nothing(threshold):
+    """The published code, without a threshold, gives chance, .115: 0 / 0 votes for the first code."""
+    zeros = np.zeros((480, 3))
+    numbers = score("factor_vae_score", zeros, factors_of(), threshold=threshold, size="fast")
+    assert set(numbers.values()) == {0.0}
+
+
+def test_noise_scores_chance():
+    factors = factors_of(20, (4, 4, 4, 4))
+    codes = np.random.default_rng(0).normal(size=(len(factors), 6))
+    value = score("factor_vae_score", codes, factors, train=3000, test=3000)["factor_vae_score"]
+    assert value == pytest.approx(1 / 4, abs=0.04)  # the table's own noise is common to train and test
+
+
+def test_a_rotation_of_two_codes_lowers_the_score():
+    factors = factors_of(1, (6,) * 4)
+    exact, turned = (
+        score("factor_vae_score", codes, factors, size="fast") for codes in (factors * 1.0, encoded(factors))
+    )
+    assert turned["factor_vae_score"] < exact["factor_vae_score"] == 1
+
+
+def test_a_single_factor_is_always_told():
+    factors = factors_of()[:, :1]
+    assert set(score("factor_vae_score", factors * 1.0, factors, size="fast").values()) == {1.0}
+
+
+def test_a_table_without_two_rows_of_a_value_is_refused():
+    with pytest.raises(DataError, match="factor_vae_score: a factor must have two values or more"):
+        score("factor_vae_score", np.eye(5), np.arange(5)[:, None])
+
+
+# ---- invariances
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.permutations(range(3)), st.tuples(*[st.sampled_from([-1, 1])] * 3), st.integers(0, 99))
+def test_order_and_sign_of_codes_change_nothing(order, signs, seed):
+    factors = factors_of(2)
+    codes = noisy(factors)
+    expected = score("factor_vae_score", codes, factors, seed, **SMALL)
+    assert score("factor_vae_score", (codes * signs)[:, order], factors, seed, **SMALL) == expected
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 3), st.floats(-5, 5), st.integers(0, 99))
+def test_a_constant_code_changes_nothing(place, value, seed):
+    factors = factors_of(2)
+    codes = noisy(factors)
+    expected = score("factor_vae_score", codes, factors, seed, **SMALL)
+    assert score("factor_vae_score", np.insert(codes, place, value, axis=1), factors, seed, **SMALL) == expected
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.tuples(*[st.permutations(range(size)) for size in (4, 3, 5)]))
+def test_names_of_values_change_nothing_but_the_draws(names):
+    factors = factors_of(2)
+    renamed = np.stack([np.array(name)[column] for name, column in zip(names, factors.T, strict=True)], axis=1)
+    sizes = {"train": 4000, "test": 4000, "members": 8}
+    values = [
+        score("factor_vae_score", noisy(factors), table, **sizes)["factor_vae_score"] for table in (factors, renamed)
+    ]
+    assert values[0] == pytest.approx(values[1], abs=0.05)  # five standard errors of two shares of 4000
