@@ -123,9 +123,15 @@ def _codes(images: Encoded, codes: Representation, seed: int) -> np.ndarray:
 
 @torch.no_grad()
 def _distances(trained: Trained, indices: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    distance, params = trained.recon.plugin.distance, trained.recon.params
     pairs = zip(_chunks(indices[first]), _chunks(indices[second]), strict=True)
-    return _joined(distance(trained.images(one), trained.images(other), params) for one, other in pairs)
+    return _joined(_distance(trained, one, other) for one, other in pairs)
+
+
+def _distance(trained: Trained, first: np.ndarray, second: np.ndarray) -> Tensor:
+    """Each image is drawn once, in however many pairs it stands."""
+    distinct, places = np.unique(np.stack([first, second]), return_inverse=True)
+    x, (one, other) = trained.images(distinct), torch.from_numpy(places.reshape(2, -1))
+    return trained.recon.plugin.distance(x[one], x[other], trained.recon.params)
 
 
 @torch.no_grad()

@@ -125,11 +125,14 @@ def test_odd_tables_have_a_defined_score_or_a_reason_that_names_the_metric(name,
 
 
 def test_what_the_table_lacks_is_named(name):
-    metric = METRICS[name]
+    metric, codes, factors = METRICS[name], noisy(factors_of()), factors_of()
+    whole = replace(
+        table_of(codes, factors, logvars_of(codes), images_of(factors)), reconstruction=lambda rows: rows * 1.0
+    )
+    without = {"factors": np.zeros((len(codes), 0), int), "logvars": None, "distance": None, "reconstruction": None}
     for need in metric.needs:
-        table = table_of(noisy(factors_of()), None if need == "factors" else factors_of())
-        with pytest.raises(DataError, match=f"{name} needs {metric.needs[0]}"):
-            scored(metric, table, 0, metric.params())
+        with pytest.raises(DataError, match=f"{name} needs {need}"):
+            scored(metric, replace(whole, **{need: without[need]}), 0, metric.params())
 
 
 def test_the_table_stays_as_it_was(name):

@@ -15,7 +15,7 @@ from disentune.metrics.table import rows_drawn, table_of
 from disentune.randomness import metric_rng
 from metric_examples import factors_of, noisy
 
-SMALL = {"train": 300, "test": 150, "members": 8, "samples": 200}
+SMALL = {"train": 300, "test": 150, "members": 8, "samples": 60}
 
 
 def slow_score(codes, factors, seed, train, test, members, samples, threshold=0.05):
@@ -116,13 +116,13 @@ def test_codes_are_active_from_the_threshold_on():
     assert active(codes, 0.0).tolist() == [True, True, False]
 
 
-def test_active_codes_are_told():
+def test_active_codes_are_told_and_deviate_by_a_twentieth_or_more():
     factors = factors_of()
-    codes = np.column_stack([noisy(factors)[:, 0], np.ones(len(factors)), noisy(factors)[:, 1] * 1e-3])
-    details = scores("factor_vae_score", table_of(codes, factors), 0, "fast", {}).details
-    assert details["factor_vae_score_active"].tolist() == [True, False, False]
-    details = scores("factor_vae_score", table_of(codes, factors), 0, "fast", {"threshold": 0.0}).details
-    assert details["factor_vae_score_active"].tolist() == [True, False, True]
+    unit = noisy(factors) / noisy(factors).std(axis=0, ddof=1)
+    table = table_of(np.column_stack([unit * [1, 0.051, 0.049], np.ones(len(factors))]), factors)
+    for params, expected in (({}, [1, 1, 0, 0]), ({"threshold": 0.0}, [1, 1, 1, 0])):
+        details = scores("factor_vae_score", table, 0, "fast", params).details
+        assert details["factor_vae_score_active"].tolist() == expected
 
 
 # ---- known values

@@ -10,6 +10,8 @@ from scipy.stats import pearsonr, spearmanr
 
 from disentune.metrics import score
 from disentune.metrics.mcc import correlations, matched
+from disentune.metrics.table import rows_drawn
+from disentune.randomness import metric_rng
 from metric_examples import factors_of, noisy
 
 COEFFICIENT = {"spearman": spearmanr, "pearson": pearsonr}
@@ -71,6 +73,16 @@ def test_codes_beyond_the_factors_are_matched_with_noise():
     factors = factors_of(8)[:, :1]
     copy = factors + np.random.default_rng(0).normal(size=factors.shape)
     assert score("mcc", np.hstack([copy, factors]), factors)["mcc"] == pytest.approx(1)
+
+
+def test_there_is_a_column_of_noise_for_each_code_beyond_the_factors():
+    rng, factors = metric_rng(0, "mcc"), factors_of(1)[:6, :2]
+    codes = np.random.default_rng(0).normal(size=(6, 4))
+    rows = rows_drawn(6, 10_000, rng)
+    columns = np.hstack([factors[rows], rng.standard_normal((6, 2))])
+    strength = np.abs(spearmanr(codes[rows], columns).statistic[:4, 4:])
+    best = max(permutations(range(4)), key=lambda order: sum(strength[order, range(4)]))
+    assert score("mcc", codes, factors)["mcc"] == pytest.approx(strength[best[:2], range(2)].mean())
 
 
 def test_noise_can_take_a_code_from_its_factor():

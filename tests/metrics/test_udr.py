@@ -297,10 +297,10 @@ def test_kl_of_a_variance_without_bounds_is_infinite():
 
 
 def test_kl_to_the_prior_is_a_mean_over_images():
-    means = np.array([[1.0], [3.0]])
-    assert kl_to_prior(means, np.zeros((2, 1))) == pytest.approx([(0.5 + 4.5) / 2])
-    single = kl_to_prior(means.astype(np.float32), np.full((2, 1), 1e-4, np.float32))
-    assert single == pytest.approx(kl_to_prior(means, np.full((2, 1), 1e-4)), rel=1e-7)
+    means = np.array([[1.0], [3.0], [5.0]])
+    assert kl_to_prior(means, np.zeros((3, 1))) == pytest.approx([(0.5 + 4.5 + 12.5) / 3])
+    near = kl_to_prior(np.zeros((3, 1), np.float32), np.full((3, 1), 1e-3, np.float32))
+    assert near == pytest.approx([1e-6 / 4], rel=1e-3)  # l^2 / 4 + l^3 / 12; single precision would lose it
 
 
 Z = gaussian(20, 2)

@@ -27,7 +27,7 @@ def _unit(columns: np.ndarray) -> np.ndarray:
     """Columns of mean 0 and length 1; constants are 0."""
     span = np.ptp(columns, axis=0)
     scaled = (columns - columns[0]) / np.where(span > 0, span, 1)  # so that no square overflows or vanishes
-    centred = np.where(span > 0, scaled - scaled.mean(axis=0), 0)
+    centred = scaled - scaled.mean(axis=0)
     return centred / np.where(span > 0, np.linalg.norm(centred, axis=0), 1)
 
 

@@ -73,6 +73,6 @@ METRIC = Metric(
     ),
     score=score,
     fast={"traversals": 128},
-    needs=("distance", "factors"),
+    needs=("factors", "distance"),
     lines=True,
 )
