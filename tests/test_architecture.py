@@ -17,7 +17,7 @@ LAYERS = [
     ("data", "models", "recon", "frameworks", "metrics"),
     ("config",),
     ("sweepfile", "evaluation", "selection"),
-    ("space", "training", "ledger", "suggest", "schema"),
+    ("space", "training", "ledger", "suggest", "schema", "arrays"),
     ("schedule", "segment", "plan", "results"),
     ("planner", "report", "rescore"),
     ("display", "trainable", "search", "tracking"),

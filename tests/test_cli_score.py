@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from disentune import cli, display, rescore
+from disentune import arrays as arrays_module
+from disentune import cli, display
 from disentune.cli import main
 from disentune.errors import DataError
 from disentune.ledger import Run
@@ -138,14 +139,14 @@ def test_without_names_every_metric_that_suffices_is_scored_and_the_rest_is_said
 
 def test_a_number_is_shown_as_soon_as_it_is_there(disentune, arrays, few_metrics, monkeypatch):
     events = []
-    outcomes = rescore.scores_of_arrays
+    outcomes = arrays_module.scores_of_arrays
 
     def watched(*arguments):
         for outcome in outcomes(*arguments):
             events.append(outcome.asked.name)
             yield outcome
 
-    monkeypatch.setattr(rescore, "scores_of_arrays", watched)
+    monkeypatch.setattr(arrays_module, "scores_of_arrays", watched)
     monkeypatch.setattr(cli.out, "print", lambda text, **_: events.append(text.split()[0]))
     disentune("score", arrays, "--metrics", "mig,hoyer")
     assert events == ["mig", "mig", "hoyer", "hoyer"]
@@ -255,7 +256,7 @@ WRONG = {
 
 @pytest.mark.parametrize("kind", WRONG)
 def test_wrong_arrays_are_refused_in_one_message_before_anything_is_scored(disentune, tmp_path, kind, monkeypatch):
-    monkeypatch.setattr(rescore, "scores_of_arrays", None)
+    monkeypatch.setattr(arrays_module, "scores_of_arrays", None)
     save, texts = WRONG[kind]
     save(tmp_path / "wrong.npz")
     code, out, err = disentune("score", "wrong.npz")
@@ -297,7 +298,7 @@ def test_objects_in_an_array_that_is_not_needed_are_not_loaded_either(disentune,
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_scored(disentune, arrays, arguments, text, monkeypatch):
-    monkeypatch.setattr(rescore, "scores_of_arrays", None)
+    monkeypatch.setattr(arrays_module, "scores_of_arrays", None)
     code, out, err = disentune("score", arrays, *arguments)
     assert (code, out) == (2, "")
     assert text in err
@@ -400,7 +401,7 @@ def test_a_metric_that_fails_in_a_run_gives_1_and_its_reason(disentune, finished
 def test_wrong_arguments_for_a_run_are_refused_before_a_trial_is_read(
     disentune, finished, arguments, text, monkeypatch
 ):
-    monkeypatch.setattr(rescore, "rebuilt", None)
+    monkeypatch.setattr(arrays_module, "rebuilt", None)
     code, out, err = disentune("score", *arguments)
     assert (code, out) == (2, "")
     assert text in err

@@ -1,4 +1,4 @@
-"""The command line: list, plan, run, resume, status, results, train. Prints for people, or JSON with --json."""
+"""The command line: list, plan, run, resume, status, results, score, train. Prints for people, or JSON with --json."""
 
 import json
 import os
@@ -495,23 +495,23 @@ def score(
 
 
 def _score_arrays(path: Path, names: list[str] | None, sets: list[str], seed: int, size: Any, as_json: bool) -> None:
-    from disentune import rescore
+    from disentune import arrays
     from disentune.display import score_lines
 
-    table, arrays = rescore.read_arrays(path)
-    sufficient, left_out = rescore.sufficient(arrays) if names is None else (names, {})
-    asked = rescore.asked(sufficient, sets, size)
+    table, names_there = arrays.read_arrays(path)
+    sufficient, left_out = arrays.sufficient(names_there) if names is None else (names, {})
+    asked = arrays.asked(sufficient, sets, size)
     keys = [key for one in asked for key in one.metric.keys]
     widths = max((len(one.name) for one in asked), default=0), max((len(key) for key in keys), default=0)
     outcomes = []
-    for outcome in rescore.scores_of_arrays(asked, table, arrays, seed):
+    for outcome in arrays.scores_of_arrays(asked, table, names_there, seed):
         outcomes.append(outcome)
         if not as_json:
             name = outcome.asked.name
             out.print(score_lines(name, outcome.numbers, outcome.reason, outcome.seconds, widths), markup=False)
             out.file.flush()
     if as_json:
-        _print_json(rescore.arrays_as_json(outcomes, left_out, seed, size))
+        _print_json(arrays.arrays_as_json(outcomes, left_out, seed, size))
     elif left_out:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
         out.print(f"left out: {reasons}", markup=False)
@@ -523,13 +523,13 @@ def _score_arrays(path: Path, names: list[str] | None, sets: list[str], seed: in
 def _score_run(
     what: str, storage: Path, names: list[str], sets: list[str], size: Any, by: list[str] | None, as_json: bool
 ) -> None:
-    from disentune import rescore
+    from disentune import arrays, rescore
     from disentune.display import followed, frame_table
     from disentune.ledger import find_run
 
     found, notes = find_run(what, storage), list[str]()
-    compared = [name for name in dict.fromkeys(names) if name in rescore.UDR]
-    asked = rescore.asked([name for name in names if name not in rescore.UDR], sets, size)
+    compared = [name for name in dict.fromkeys(names) if name in arrays.UDR]
+    asked = arrays.asked([name for name in names if name not in arrays.UDR], sets, size)
     if by and not compared:
         raise ConfigError(f"--by {by[0]}: groups trials for UDR alone; add udr to --metrics")
     scores = rescore.scores_of_run(

@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import KFold
 
 from disentune.metrics import METRICS, score, scores
-from disentune.metrics.downstream import KEYS, SIZES, _quiet, efficiency, regressed
+from disentune.metrics.downstream import KEYS, SIZES, _folds, _quiet, efficiency, regressed
 from disentune.metrics.table import table_of
 from disentune.metrics.trees import prepared
 from disentune.randomness import metric_rng
@@ -59,6 +59,11 @@ def test_with_no_fold_left_the_strength_is_the_default():
     np.testing.assert_array_equal(
         regressed(codes, asked, labels, 10), LogisticRegression().fit(codes, labels).predict(asked)
     )
+
+
+def test_five_folds_are_not_shuffled_and_a_row_each_is_the_least():
+    assert [fold[1].tolist() for fold in _folds(10)] == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    assert [fold[1].tolist() for fold in _folds(3)] == [[0], [1], [2]]
 
 
 def test_one_value_to_fit_is_told_of_all_rows():

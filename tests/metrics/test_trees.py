@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from disentune.metrics import boosting
 from disentune.metrics.dci import completeness, disentanglement
-from disentune.metrics.trees import BINS, binned, prepared
+from disentune.metrics.trees import BINS, ROUNDS, _shares, binned, prepared
 
 ENGINES = ("exact", "sklearn", "histogram")
 OURS = ("exact", "histogram")
@@ -151,7 +151,7 @@ def test_first_scores_are_those_of_the_shares():
 
 def test_residuals_are_labels_less_probabilities():
     rng = np.random.default_rng(0)
-    raw, labels = 300 * rng.normal(size=(4, 50)), rng.integers(0, 4, 50)
+    raw, labels = 3000 * rng.normal(size=(4, 50)), rng.integers(0, 4, 50)
     residual = np.empty_like(raw)
     boosting._residuals(raw, labels, residual)
     np.testing.assert_allclose(residual, np.eye(4)[labels].T - softmax(raw, axis=0), atol=1e-14)
@@ -187,6 +187,18 @@ def test_a_few_rounds_give_the_scores_of_scikit_learn(classes):
 
 
 # ---- whole fits
+
+
+def test_sizes_are_the_defaults_of_scikit_learn():
+    theirs = GradientBoostingClassifier()
+    assert theirs.n_estimators == ROUNDS
+    assert theirs.learning_rate == boosting.LEARNING_RATE
+    assert theirs.max_depth == boosting.DEPTH
+
+
+def test_rounding_errors_are_no_importance():
+    assert _shares(np.array([3.0, -1e-17, 1.0])).tolist() == [0.75, 0, 0.25]
+    assert _shares(np.array([-1e-17, 0.0])).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])

@@ -1,0 +1,229 @@
+"""Scores of a user's own arrays, from a file that NumPy writes."""
+
+import time
+import zipfile
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+
+from disentune import documents
+from disentune.errors import ConfigError, DataError, Problem, did_you_mean, unknown
+from disentune.metrics import METRICS, Size, scored
+from disentune.metrics.table import table_of
+from disentune.metrics.udr import Method
+from disentune.parameters import Mistake, shown, validated
+from disentune.plugin import Metric, Table
+
+ARRAYS = ("codes", "factors", "logvars", "images")
+HOW_TO_SAVE = 'np.savez("codes.npz", codes=codes, factors=factors)'
+UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
+"""What NumPy and zipfile raise for files that are damaged or something else."""
+GIVES = {"factors": "factors", "logvars": "logvars", "distance": "images"}
+"""Which array serves which of `Metric.needs`; the rest takes a trained model."""
+SLOW = ("downstream",)
+"""Only computed when asked for by name."""
+UDR = {"udr" if method == "lasso" else f"udr_{method}": method for method in get_args(Method)}
+"""What compares trials, by the names that the command line has for it."""
+
+
+# ---- which metrics
+
+
+class Asked(NamedTuple):
+    """A metric with its parameters: those that were given, and all in the size that was asked for."""
+
+    name: str
+    """As asked for: a user's own metric by its import path."""
+    metric: Metric
+    given: dict[str, Any]
+    size: Size
+    params: Any
+
+
+def asked(names: Sequence[str], sets: Sequence[str], size: Size) -> list[Asked]:
+    """Metrics by name, with `dci.trees=histogram` for a parameter; every mistake at once as a ConfigError."""
+    problems: list[Problem] = []
+    metrics = {name: _metric(name, problems) for name in dict.fromkeys(names)}
+    given = _given(sets, list(metrics), problems)
+    found = [_asked(name, metric, given[name], size, problems) for name, metric in metrics.items() if metric]
+    if problems:
+        raise ConfigError("cannot score", problems)
+    return found
+
+
+def _metric(name: str, problems: list[Problem]) -> Metric | None:
+    if name in UDR:
+        problems.append(Problem("--metrics", f"{name} compares trained models: give a run instead of arrays"))
+        return None
+    try:
+        return METRICS[name]
+    except ValueError as error:
+        text = str(error) if ":" in name else unknown("metric", name, [*METRICS.names(), *UDR])
+        problems.append(Problem("--metrics", text))
+        return None
+
+
+def _given(sets: Sequence[str], names: list[str], problems: list[Problem]) -> dict[str, dict[str, Any]]:
+    """Parameters by metric and name."""
+    given: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for text in sets:
+        key, equals, value = text.partition("=")
+        name = next((name for name in names if key.startswith(f"{name}.")), key.split(".")[0])
+        parameter = key.removeprefix(f"{name}.")
+        if not equals or parameter in (key, ""):
+            problems.append(Problem(f"--set {text}", "must be metric.parameter=value, for example mig.bins=30"))
+        elif name in given:
+            given[name][parameter] = documents.parse(value, f"--set {key}").value
+        else:
+            text = f"'{name}' is not among the metrics to score.{did_you_mean(name, names)} These are: "
+            problems.append(Problem(f"--set {key}", text + ", ".join(names)))
+    return given
+
+
+def _asked(name: str, metric: Metric, given: dict[str, Any], size: Size, problems: list[Problem]) -> Asked:
+    mistakes: list[Mistake] = []
+    values = {**metric.fast, **given} if size == "fast" else given
+    params = validated(metric.params, values, "", mistakes)
+    problems += [Problem(f"--set {name}.{mistake.key}".rstrip("."), shown(mistake)) for mistake in mistakes]
+    return Asked(name, metric, given, size, params)
+
+
+# ---- a user's own arrays
+
+
+def read_arrays(path: Path) -> tuple[Table, list[str]]:
+    """A table from an .npz, and the names of its arrays. No object is unpickled; a DataError says what to mend."""
+    arrays = _arrays(path)
+    _refuse_names(path, arrays)
+    try:
+        _check_factors(arrays.get("factors"))
+        _check_images(arrays.get("images"))
+        return table_of(**arrays), list(arrays)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    with _opened(path) as file:
+        _refuse_names(path, file.files)
+        return {name: _array(path, file, name) for name in file.files}
+
+
+def _opened(path: Path) -> Any:
+    try:
+        if path.is_file() and not zipfile.is_zipfile(path):
+            raise DataError(f"{path} must be a whole .npz, but is none; save arrays with {HOW_TO_SAVE}")
+        return np.load(path, allow_pickle=False)
+    except UNREADABLE as error:
+        raise DataError(f"{path} cannot be read: {_why(error)}; save arrays with {HOW_TO_SAVE}") from None
+
+
+def _array(path: Path, file: Mapping[str, Any], name: str) -> np.ndarray:
+    try:
+        array = file[name]
+    except UNREADABLE as error:
+        raise DataError(f"{path}: {name} cannot be read: {_why(error)}") from None
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{path}: {name} must be an array, as np.savez writes it")
+    return array
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if "allow_pickle" in str(error):
+        return "it must hold numbers, but holds Python objects, which are never loaded; give it a dtype of numbers"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _refuse_names(path: Path, names: Collection[str]) -> None:
+    known = ", ".join(ARRAYS)
+    strange = [name for name in names if name not in ARRAYS]
+    problems = [Problem(name, f"unknown array.{did_you_mean(name, ARRAYS)} Known: {known}") for name in strange]
+    if "codes" not in names:
+        problems.append(Problem("codes", f"is required, but not there; save it with {HOW_TO_SAVE}"))
+    if problems:
+        raise ConfigError(f"{path} cannot be scored", problems)
+
+
+def _check_factors(factors: np.ndarray | None) -> None:
+    if factors is not None and not np.issubdtype(factors.dtype, np.integer):
+        raise DataError(
+            f"factors must be whole numbers, a label for each value, but are {factors.dtype}; cast labels with "
+            ".astype(int), and put continuous values into bins with np.digitize"
+        )
+
+
+def _check_images(images: np.ndarray | None) -> None:
+    if images is None:
+        return
+    if images.ndim < 2 or images.size == 0:
+        raise DataError(f"images must have a row for each code, but their shape is {images.shape}")
+    if not (np.issubdtype(images.dtype, np.integer) or np.issubdtype(images.dtype, np.floating)):
+        raise DataError(f"images must be numbers, but are {images.dtype}")
+    if not np.isfinite(images).all():
+        raise DataError("images must be finite, but some pixels are not")
+
+
+def sufficient(arrays: Collection[str]) -> tuple[list[str], dict[str, str]]:
+    """The metrics that these arrays suffice for, and why each other one is left out."""
+    reasons = {metric.name: lacking(metric, arrays) or _slow(metric) for metric in METRICS}
+    scorable = [name for name in METRICS.names() if not reasons[name]]
+    return scorable, {name: reasons[name] for name in METRICS.names() if reasons[name]}
+
+
+def lacking(metric: Metric, arrays: Collection[str]) -> str:
+    """What a metric needs besides these arrays; empty when they suffice."""
+    missing = [GIVES.get(need, "a trained model: disentune score RUN") for need in metric.needs]
+    missing = [array for array in missing if array not in arrays]
+    return f"needs {' and '.join(missing)}" if missing else ""
+
+
+def _slow(metric: Metric) -> str:
+    return f"slow: ask for it with --metrics {metric.name}" if metric.name in SLOW else ""
+
+
+class Outcome(NamedTuple):
+    """What came of one metric: numbers and arrays, or the reason why there are none."""
+
+    asked: Asked
+    numbers: dict[str, float]
+    details: dict[str, Any]
+    """Arrays as nested lists."""
+    reason: str
+    seconds: float
+
+
+def scores_of_arrays(metrics: Iterable[Asked], table: Table, arrays: Collection[str], seed: int) -> Iterator[Outcome]:
+    """One metric after the other; one that fails does not stop the next."""
+    for one in metrics:
+        began = time.perf_counter()
+        numbers, details, reason = _tried(one, table, arrays, seed)
+        yield Outcome(one, numbers, details, reason, time.perf_counter() - began)
+
+
+def _tried(one: Asked, table: Table, arrays: Collection[str], seed: int) -> tuple[dict, dict, str]:
+    try:
+        if reason := lacking(one.metric, arrays):
+            raise DataError(reason)
+        found = scored(one.metric, table, seed, one.params)
+    except DataError as error:
+        return {}, {}, str(error).removeprefix(f"{one.metric.name}: ")
+    except Exception as error:  # a user's own metric may fail in any way
+        return {}, {}, f"{type(error).__name__}: {error}"
+    return found.numbers, {key: array.tolist() for key, array in found.details.items()}, ""
+
+
+def arrays_as_json(outcomes: Sequence[Outcome], left_out: Mapping[str, str], seed: int, size: Size) -> dict[str, Any]:
+    reasons = {outcome.asked.name: outcome.reason for outcome in outcomes if outcome.reason}
+    return {
+        "scores": {key: value for outcome in outcomes for key, value in outcome.numbers.items()},
+        "details": {key: value for outcome in outcomes for key, value in outcome.details.items()},
+        "notes": {**reasons, **left_out},
+        "seed": seed,
+        "size": size,
+        "params": {outcome.asked.name: outcome.asked.params.model_dump() for outcome in outcomes},
+    }
