@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from disentune import arrays as arrays_module
-from disentune import cli, display
+from disentune import cli, display, rescore
 from disentune.cli import main
 from disentune.errors import DataError
 from disentune.ledger import Run
@@ -401,7 +401,7 @@ def test_a_metric_that_fails_in_a_run_gives_1_and_its_reason(disentune, finished
 def test_wrong_arguments_for_a_run_are_refused_before_a_trial_is_read(
     disentune, finished, arguments, text, monkeypatch
 ):
-    monkeypatch.setattr(arrays_module, "rebuilt", None)
+    monkeypatch.setattr(rescore, "rebuilt", None)
     code, out, err = disentune("score", *arguments)
     assert (code, out) == (2, "")
     assert text in err

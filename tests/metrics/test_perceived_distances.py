@@ -10,7 +10,7 @@ from disentune.data import DATASETS
 from disentune.metrics import score, scores
 from disentune.metrics.distances import Params, pairs_anywhere, pairs_by_factor
 from disentune.metrics.lines import triples
-from disentune.metrics.perceived_distances import BATCH, image_distances
+from disentune.metrics.perceived_distances import BATCH, _in_batches, image_distances
 from disentune.metrics.perceived_distances import score as score_of
 from disentune.metrics.table import table_of
 from line_examples import factors_of_lines, full_grid, random_codes
@@ -119,3 +119,8 @@ def test_factors_of_one_value_score_zero():
         "perceived_distances_latent_global",
         "perceived_distances_latent_global_pearson",
     }
+
+
+def test_batches_leave_no_pair_out():
+    rows = np.arange(BATCH + 1)
+    assert (_in_batches(lambda first, second: first + second, rows, rows) == 2 * rows).all()
