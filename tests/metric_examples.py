@@ -20,6 +20,10 @@ UNBOUNDED = {
 """Metrics that are not between -1 and 1."""
 
 
+SMALLER = {"downstream": {"train": 300, "test": 100}}
+"""Params for tables of a few hundred rows."""
+
+
 def factors_of(repeats=8, sizes=SIZES, seed=0):
     """Every combination, `repeats` times, in random order."""
     grid = np.stack([axis.ravel() for axis in np.meshgrid(*map(np.arange, sizes), indexing="ij")], axis=1)

@@ -47,7 +47,7 @@ def test_the_id_is_the_hash_of_the_canonical_json_and_never_changes():
     canonical = (
         '{"dataset":{"grid_size":6,"image_size":24,"name":"xysquares","rgb":true,"spacing":4,"square_size":4,"squares":3,'
         '"transform":"standardise"},'
-        '"evaluation":{"every":300,"fast_table":10000,'
+        '"evaluation":{"every":300,"fast_table":15000,'
         '"metrics":[{"bins":20,"codes":"mean","every":null,"name":"mig","samples":10000,"size":"full"}],"table":50000},'
         '"framework":{"beta":0.001,"name":"beta_vae"},'
         '"loss_scale":"mean",'

@@ -62,7 +62,7 @@ class Evaluation(Frozen):
         None, description="which codes are scored, sampled ones in keys with _sampled; none: as each metric has it"
     )
     table: Count = Field(50_000, ge=10, description="images encoded for metrics in full size; all if there are fewer")
-    fast_table: Count = Field(10_000, ge=10, description="images encoded for metrics in fast size")
+    fast_table: Count = Field(15_000, ge=10, description="images encoded for metrics in fast size")
 
 
 class When(Frozen):

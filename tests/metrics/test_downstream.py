@@ -5,6 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import KFold
 
+from disentune.errors import DataError
 from disentune.metrics import METRICS, score, scores
 from disentune.metrics.downstream import KEYS, SIZES, _folds, _quiet, efficiency, regressed
 from disentune.metrics.table import table_of
@@ -97,7 +98,6 @@ def test_accuracies_are_those_of_each_factor_on_rows_that_were_not_fitted():
     order = draws.permutation(300)[:200]
     train, test = order[:120], order[120:]
     seeds = [int(draws.integers(2**31)) for _ in range(2)]
-    assert found.details["downstream_rows"].tolist() == [10, 100, 120, 120]
     lr, gbt = np.zeros((2, 4, 2))
     for size, n in enumerate([10, 100, 120, 120]):
         fit = prepared(codes[train[:n]], codes[test], "histogram")
@@ -114,16 +114,26 @@ def test_accuracies_are_those_of_each_factor_on_rows_that_were_not_fitted():
 
 def test_more_rows_tell_more():
     codes, factors = table(1200, noise=0.3)
-    values = score("downstream", codes, factors, size="fast")
+    values = score("downstream", codes, factors, size="fast", train=1000, test=200)
     for name in ("lr", "gbt"):
         ten, hundred, thousand = (values[f"downstream_{name}_{size}"] for size in SIZES[:3])
         assert ten < hundred < thousand
         assert values[f"downstream_{name}_10000"] == thousand
 
 
+def test_a_table_too_small_for_a_size_is_refused_and_not_scored_as_if_it_were_large():
+    codes, factors = table(900)
+    with pytest.raises(DataError, match="downstream: must have more than 10000 rows, .* but has 900"):
+        score("downstream", codes, factors)
+    with pytest.raises(DataError, match="more than 900 rows"):
+        score("downstream", codes, factors, train=900)
+
+
 def test_noise_is_told_by_chance():
     factors = np.random.default_rng(0).integers(0, 4, size=(900, 2))
-    values = score("downstream", np.random.default_rng(1).normal(size=(900, 3)), factors, size="fast")
+    values = score(
+        "downstream", np.random.default_rng(1).normal(size=(900, 3)), factors, size="fast", train=600, test=300
+    )
     chance = {key: 0.25 for key in KEYS if "efficiency" not in key}
     assert {key: values[key] for key in chance} == pytest.approx(chance, abs=0.08)  # 600 labels, 4 standard deviations
 

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from disentune.errors import DataError
 from disentune.metrics import METRICS, scored
 from disentune.metrics.table import table_of
-from metric_examples import ARTIFICIAL_SCALE, CENTRED, UNBOUNDED, factors_of, images_of, logvars_of, noisy
+from metric_examples import ARTIFICIAL_SCALE, CENTRED, SMALLER, UNBOUNDED, factors_of, images_of, logvars_of, noisy
 
 pytestmark = pytest.mark.parametrize("name", METRICS.names())
 
@@ -24,7 +24,11 @@ def scores_of(name, codes=None, factors=None, seed=0):
     table = table_of(codes, factors, logvars_of(np.asarray(codes)), images_of(factors))
     table = replace(table, reconstruction=lambda rows: (table.codes[rows] ** 2).sum(axis=1))
     metric = METRICS[name]
-    return scored(metric, table, seed, metric.params(**metric.fast))
+    return scored(metric, table, seed, params_of(metric))
+
+
+def params_of(metric):
+    return metric.params(**{**metric.fast, **SMALLER.get(metric.name, {})})
 
 
 @cache
@@ -75,12 +79,12 @@ def test_names_of_factor_values_do_not_matter(name):
     images, codes = images_of(factors), noisy(factors)
     metric, table = METRICS[name], table_of(codes, 10 * factors - 7, logvars_of(codes), images)
     table = replace(table, reconstruction=lambda rows: (table.codes[rows] ** 2).sum(axis=1))
-    assert scored(metric, table, 0, metric.params(**metric.fast)).numbers == baseline(name)
+    assert scored(metric, table, 0, params_of(metric)).numbers == baseline(name)
 
 
 def test_single_precision_codes_agree(name):
     codes = noisy(factors_of()).astype(np.float32)
-    assert scores_of(name, codes).numbers == pytest.approx(baseline(name), abs=0.03)  # rounding moves a few splits
+    assert scores_of(name, codes).numbers == pytest.approx(baseline(name), abs=0.05)  # rounding moves a few splits
 
 
 @pytest.mark.parametrize("threads", [1, 2])

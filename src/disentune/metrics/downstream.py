@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import KFold
 
-from disentune.metrics.table import split
+from disentune.errors import DataError
+from disentune.metrics.table import rows_drawn
 from disentune.metrics.trees import Trees, prepared
 from disentune.plugin import Count, Frozen, Metric, Table
 
@@ -24,8 +25,7 @@ FOLDS = 5
 class Params(Frozen):
     """Rows to fit at most and to test on, strengths of regularisation to try, and the trees (`trees.py`).
 
-    A table with fewer than both is split 2 : 1. A size above the rows to fit means all of these; `downstream_rows` says
-    how many were used.
+    A smaller `train` stands for the sizes above it: `downstream_gbt_10000` then tells of `train` rows.
     """
 
     train: Count = Field(10_000, ge=2)
@@ -69,11 +69,17 @@ def efficiency(accuracies: np.ndarray) -> float:
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
-    """The rows of a smaller size are also among those of a larger one."""
-    train, test = split(len(table.codes), params.train, params.test, rng)
+    """The rows of a smaller size are also among those of a larger one; rows to test are none of them."""
+    if len(table.codes) <= params.train:
+        raise DataError(
+            f"must have more than {params.train} rows, to fit on as many and to test on others, but has "
+            f"{len(table.codes)}; a smaller `train` would stand for the larger sizes"
+        )
+    drawn = rows_drawn(len(table.codes), params.train + params.test, rng)
+    train, test = drawn[: params.train], drawn[params.train :]
     seeds = [int(rng.integers(2**31)) for _ in table.factors.T]
     rows = [min(size, len(train)) for size in SIZES]
-    found: dict[str, Any] = {"downstream_rows": np.array(rows)}
+    found: dict[str, Any] = {}
     for learner in LEARNERS:
         by_rows = {n: _accuracies(table, train[:n], test, learner, params, seeds) for n in set(rows)}
         found |= _summary(learner, np.stack([by_rows[n] for n in rows]))
@@ -106,6 +112,6 @@ METRIC = Metric(
     params=Params,
     keys=KEYS,
     score=score,
-    details=("downstream_lr_factors", "downstream_gbt_factors", "downstream_rows"),
-    fast={"train": 1_000, "test": 500, "strengths": 3},
+    details=("downstream_lr_factors", "downstream_gbt_factors"),
+    fast={"test": 1_000, "strengths": 3},
 )
