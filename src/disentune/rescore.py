@@ -249,7 +249,7 @@ def _groups(loaded: results.Results, by: Sequence[str] | None) -> list[list[str]
 def _assert_same_data(flats: list[dict[str, Any]]) -> None:
     keys = {key for flat in flats for key in flat if key.startswith("dataset.") and key != "dataset.transform"}
     for key in sorted(keys):
-        values = list(dict.fromkeys(repr(flat.get(key)) for flat in flats))
+        values = sorted({repr(flat.get(key)) for flat in flats})
         if len(values) > 1:
             text = f"{key} is {values[0]} in one trial of a group and {values[1]} in another"
             raise ConfigError(f"UDR compares models on the same images, but {text}; add --by {key}")
