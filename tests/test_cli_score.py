@@ -240,9 +240,9 @@ WRONG = {
     "no codes": (saved(factors=FACTORS), ["codes", "is required, but not there", "np.savez("]),
     "both": (saved(code=CODES), ["Did you mean 'codes'?", "is required, but not there"]),
     "float factors": (saved(codes=CODES, factors=FACTORS * 1.0), ["must be whole numbers", "float64", ".astype(int)"]),
-    "bool factors": (saved(codes=CODES, factors=FACTORS > 1), ["factors must be whole numbers", "bool"]),
-    "flat factors": (saved(codes=CODES, factors=FACTORS[:, 0]), ["factors must be a table", "(240,)"]),
-    "flat codes": (saved(codes=CODES[0]), ["codes must be a table", "(3,)"]),
+    "an index": (saved(codes=CODES, factors=np.arange(240)[:, None]), ["column 0 has 240 values in 240 rows"]),
+    "flat factors": (saved(codes=CODES, factors=FACTORS[:, 0]), ["factors must have rows and columns", "(240,)"]),
+    "flat codes": (saved(codes=CODES[0]), ["codes must have rows and columns", "(3,)"]),
     "texts": (saved(codes=np.array([["a"]])), ["codes must be numbers", "<U1"]),
     "nan": (saved(codes=np.full((5, 2), np.nan)), ["codes must be finite, but row 0, column 0 is nan"]),
     "fewer factors": (saved(codes=CODES, factors=FACTORS[:9]), ["must have equal rows, but have 240 and 9"]),
@@ -384,7 +384,7 @@ def test_a_metric_that_fails_in_a_run_gives_1_and_its_reason(disentune, finished
     code, out, _ = disentune("score", "tiny", "--metrics", "mig,refusing")
     assert code == 1
     assert out.splitlines()[0].split()[-1] == "mig"
-    assert f"note: {finished.trials()[0].id}, refusing: refusing: there is nothing to tell" in out
+    assert f"note: {finished.trials()[0].id}, refusing: there is nothing to tell" in out
 
 
 @pytest.mark.parametrize(

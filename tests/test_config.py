@@ -165,7 +165,7 @@ def test_a_metric_that_is_none_is_a_mistake(metrics):
 @pytest.mark.parametrize("second", [{"name": "mig"}, {"name": "mig", "every": 7}, {"name": "mig", "codes": "both"}])
 def test_a_metric_twice_is_a_mistake(second):
     found = mistakes(changed(evaluation__metrics=["mig", second]))
-    assert found == {"evaluation.metrics": "'mig' stands there twice; keep one"}
+    assert found == {"evaluation.metrics": "'mig' stands there twice in one size; keep one"}
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,9 @@ def test_two_ways_to_say_the_same_are_one_trial(one, other):
 
 def test_a_metric_of_ones_own_must_not_take_anothers_key(own_module):
     found = mistakes(changed(evaluation__metrics=["mig", "my_vae_1:METRIC"]))
-    assert found == {"evaluation.metrics": "two metrics give the key 'mig'"}
+    assert found == {
+        "evaluation.metrics": "'my_vae_1:METRIC' gives keys that 'mig' gives too, such as 'mig'; rename them"
+    }
 
 
 def test_sections_that_do_not_go_together_are_mistakes():

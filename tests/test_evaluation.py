@@ -137,7 +137,7 @@ def test_a_row_says_how_each_number_was_made(trial_with):
     found = evaluated(training.config, training.trained_model(), training.config.metrics)
     assert {key for key in found.numbers if key.endswith("disentanglement")} == {"dci_disentanglement"}
     assert "dci_disentanglement_fast" in found.numbers
-    sizes = {"train": 20, "test": 10, "trees": "sklearn"}
+    sizes = {"table": 729, "train": 20, "test": 10, "trees": "sklearn"}
     assert found.scored["dci_fast"] == {"size": "fast", "codes": "mean", **sizes}
     assert found.scored["dci"] == {"size": "full", "codes": "mean", **sizes}
     assert np.shape(found.details["dci_importance_fast"]) == (3, 6)
@@ -162,7 +162,11 @@ def shorter(scored):
 
 @pytest.mark.parametrize(
     ("error", "note"),
-    [(DataError("too few rows"), "mine: too few rows"), (IndexError("3"), "IndexError: 3"), (None, "KeyError: 'mine'")],
+    [
+        (DataError("too few rows"), "too few rows"),
+        (IndexError("3"), "IndexError: 3"),
+        (None, "must give its keys mine, but gave nothing"),
+    ],
 )
 def test_a_failing_metric_leaves_nan_and_a_note_and_the_others_go_on(trial_with, error, note):
     training = Training(trial_with(**SMALL, evaluation__metrics=["mig"]))
@@ -188,3 +192,36 @@ def test_codes_that_are_not_finite_fail_every_metric_and_not_the_trial(training)
             parameter.fill_(float("nan"))
     found = evaluated(training.config, training.trained_model(), training.config.metrics)
     assert found.notes == {"mig": "codes must be finite, but row 0, column 0 is nan"}
+
+
+class Static:
+    """Images of noise and nothing else: 2 x 3 of them."""
+
+    factor_names, factor_sizes, shape = ("a", "b"), (2, 3), (1, 2, 2)
+    mean, std, categorical, noisy = (0.5,), (0.25,), (), True
+
+    def __len__(self):
+        return 6
+
+    def images(self, indices, rng=None):
+        return rng.integers(0, 256, size=(len(indices), 1, 2, 2), dtype=np.uint8)
+
+
+def test_a_noisy_image_is_the_same_wherever_an_evaluation_meets_it(training):
+    trained = replace(training.trained_model(), data=Static(), transform=lambda images: torch.from_numpy(images) / 255)
+    every = trained.images(np.arange(6))
+    assert len(torch.unique(every, dim=0)) == 6
+    assert (trained.images(np.array([4, 1, 4])) == every[[4, 1, 4]]).all()
+    assert (replace(trained, seed=9).images(np.arange(6)) != every).any()
+
+
+def test_rows_of_sampled_codes_are_drawn_anew_when_they_are_encoded_again(training):
+    trained = training.trained_model()
+    images = replace(encoded(trained, np.arange(3)), means=np.full((3, 3), 5.0), logvars=np.zeros((3, 3)))
+    sampled, mean = (table_from(trained, images, codes) for codes in ("sampled", "mean"))
+    rows = np.zeros((200, 7), int)
+    again = sampled.encoded(rows, np.random.default_rng(0))
+    assert again.shape == (200, 7, 3)
+    assert abs(again.mean() - 5) < 5 / np.sqrt(again.size)  # 5 standard errors
+    assert abs(again.std() - 1) < 5 / np.sqrt(2 * again.size)
+    assert (mean.encoded(rows, np.random.default_rng(0)) == 5).all()

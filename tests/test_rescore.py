@@ -132,7 +132,7 @@ def test_what_a_metric_cannot_tell_is_kept_as_its_reason(run, monkeypatch):
 
     monkeypatch.setitem(METRICS.plugins, "mig", replace(METRICS["mig"], score=fails))
     found = scores_of_run(run, asked(["mig", "hoyer"], [], "fast"), compared=())
-    assert found.trials[0].reasons == {"mig_fast": "mig: there is nothing to tell"}
+    assert found.trials[0].reasons == {"mig_fast": "there is nothing to tell"}
     assert set(found.trials[0].numbers) == {"hoyer_fast", "hoyer_sampled_fast"}
     assert "mig_fast" not in found.numbers
 

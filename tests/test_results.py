@@ -7,7 +7,18 @@ import pytest
 
 from disentune.errors import ConfigError
 from disentune.ledger import Status
-from disentune.results import aggregate, as_json, load, mode_of, overview, ranked, read, varying_keys, write_parquet
+from disentune.results import (
+    aggregate,
+    as_json,
+    failures,
+    load,
+    mode_of,
+    overview,
+    ranked,
+    read,
+    varying_keys,
+    write_parquet,
+)
 
 
 def losses(step, value=1.0, **metrics):
@@ -277,3 +288,20 @@ def test_a_metric_says_whether_large_or_small_is_good(make_run, metric, mode):
     maker = make_run()
     maker.trial([{**losses(300), metric: 0.5}])
     assert mode_of(read(maker.run), metric) == mode
+
+
+def test_metrics_that_could_not_score_are_counted_with_their_reason(make_run):
+    maker = make_run()
+    for seed in range(3):
+        trial = maker.run.trial(maker.trial([losses(300, mig=0.1)], seed=seed))
+        if seed:
+            row = {"step": 600, "metrics": {"dci": math.nan}, "notes": {"dci": "too few rows"}}
+            trial.append_row(row)
+    assert failures(read(maker.run)) == {"dci": (2, "too few rows")}
+
+
+def test_trials_are_ranked_by_the_row_that_is_asked_for(make_run):
+    maker = make_run()
+    early, late = maker.trial(curve(0.9, 0.1), seed=0), maker.trial(curve(0.2, 0.3), seed=1)
+    assert ranked(read(maker.run), "mig", "max", "max")["trial_id"].tolist() == [early, late]
+    assert ranked(read(maker.run), "mig", "max", "last")["trial_id"].tolist() == [late, early]

@@ -270,7 +270,10 @@ def test_a_cut_between_two_evaluations_is_refused(sweep, refusal, name):
 
 def test_a_trial_that_is_only_scored_at_its_end_cannot_be_cut(refusal):
     trial = TRIAL | {"evaluation": {"metrics": ["mig"]}}
-    text = "scheduler.grace: must be a multiple of 1000 steps, when 'mig' is reported, got 400"
+    text = (
+        "scheduler.asha: 'mig' is only reported at the end, when nothing is left to stop; "
+        "set evaluation.every, or take an objective of training"
+    )
     assert refusal(trial=trial, scheduler={"name": "asha", "grace": 400}, objective=MIG) == [text]
 
 

@@ -23,6 +23,8 @@ UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, RuntimeError, MemoryEr
 """What NumPy and zipfile raise for files that are damaged or something else."""
 GIVES = {"factors": "factors", "logvars": "logvars", "distance": "images"}
 """Which array serves which of `Metric.needs`; the rest takes a trained model."""
+FEW = 100
+"""Rows of a table in which each may have a value of its own."""
 SLOW = ("downstream",)
 """Only computed when asked for by name."""
 UDR = {"udr" if method == "lasso" else f"udr_{method}": method for method in get_args(Method)}
@@ -99,9 +101,10 @@ def read_arrays(path: Path) -> tuple[Table, list[str]]:
     arrays = _arrays(path)
     _refuse_names(path, arrays)
     try:
-        _check_factors(arrays.get("factors"))
         _check_images(arrays.get("images"))
-        return table_of(**arrays), list(arrays)
+        table = table_of(**arrays)
+        _refuse_index(table.factors)
+        return table, list(arrays)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
 
@@ -149,12 +152,13 @@ def _refuse_names(path: Path, names: Collection[str]) -> None:
         raise ConfigError(f"{path} cannot be scored", problems)
 
 
-def _check_factors(factors: np.ndarray | None) -> None:
-    if factors is not None and not np.issubdtype(factors.dtype, np.integer):
-        raise DataError(
-            f"factors must be whole numbers, a label for each value, but are {factors.dtype}; cast labels with "
-            ".astype(int), and put continuous values into bins with np.digitize"
-        )
+def _refuse_index(labels: np.ndarray) -> None:
+    """A column that numbers the rows would be taken for a factor of as many values, and fitted for hours."""
+    rows = len(labels)
+    for column, largest in enumerate(labels.max(axis=0, initial=0)):
+        if rows > FEW and largest + 1 == rows:
+            raise DataError(f"factors must repeat their values, but column {column} has {rows} values in {rows} rows; "
+                            "leave an index of rows out")  # fmt: skip
 
 
 def _check_images(images: np.ndarray | None) -> None:

@@ -330,6 +330,7 @@ def _summary(run: Any) -> None:
         table = results.aggregate(loaded, None, objective.metric)
         out.print(f"\n[bold]{objective.metric}[/], last value of each trial, over seeds:")
         out.print(frame_table(table, list(table.columns), 30))
+        _show_failures(loaded)
         out.print(f"\nfigure: {_shown(_figure(loaded, objective))}", markup=False)
     here = _shown(run.path)
     out.print(f"rows:   {_shown(run.parquet_path)}\n\nnext:", markup=False)
@@ -411,16 +412,25 @@ def _show_results(loaded: Any, by: list[str] | None, metric: str | None, at: At,
 
     chosen = metric or tables.objective_or_default(loaded).metric
     if trials:
-        frame = tables.ranked(loaded, chosen, tables.mode_of(loaded, chosen))
+        frame = tables.ranked(loaded, chosen, tables.mode_of(loaded, chosen), at.value)
         columns = ["trial_id", "arm", "seed", "status", "step", *tables.varying_keys(frame), chosen]
     else:
         frame = tables.aggregate(loaded, by or None, chosen, at.value)
         frame.insert(0, "#", range(1, len(frame) + 1))
         columns = list(frame.columns)
-    out.print(f"[bold]{chosen}[/]" if trials else f"[bold]{chosen}[/], {at.value} value of each trial")
+    out.print(f"[bold]{chosen}[/], {at.value} value of each trial")
     out.print(frame_table(frame, list(dict.fromkeys(columns))))
-    if not trials:
+    if not trials and metric is None:
         _show_overview(tables.overview(loaded, by or None, chosen, at.value))
+    _show_failures(loaded)
+
+
+def _show_failures(loaded: Any) -> None:
+    """Metrics that could not score, which no table shows."""
+    from disentune.results import failures
+
+    for name, (count, reason) in failures(loaded).items():
+        out.print(f"note: {name} has no score in {count} of {len(loaded.records)} trials: {reason}", markup=False)
 
 
 MOST_GROUPS = 10

@@ -320,10 +320,22 @@ def _metrics(evaluation: Evaluation | None, mistakes: list[Mistake]) -> tuple[Sc
         return ()
     entries = [{"name": entry} if isinstance(entry, str) else entry for entry in evaluation.metrics]
     metrics = tuple(scored for entry in entries for scored in _expanded(entry, evaluation, mistakes))
-    mistakes += _repeated([scored.label for scored in metrics], "'{}' stands there twice; keep one")
-    if len({scored.label for scored in metrics}) == len(metrics):
-        mistakes += _repeated([key for scored in metrics for key in scored.keys], "two metrics give the key '{}'")
+    mistakes += _repeated(metrics)
     return metrics
+
+
+def _repeated(metrics: tuple[Scored, ...]) -> list[Mistake]:
+    """Metrics that would write to the same keys, each told once."""
+    owners: dict[str, str] = {}
+    texts: dict[str, None] = {}
+    for scored in metrics:
+        name, other = scored.metric.name, next((owners[key] for key in scored.keys if key in owners), None)
+        if other == name:
+            texts[f"'{name}' stands there twice in one size; keep one"] = None
+        elif other is not None:
+            texts[f"'{name}' gives keys that '{other}' gives too, such as '{scored.keys[0]}'; rename them"] = None
+        owners |= dict.fromkeys(scored.keys, name)
+    return [Mistake("evaluation.metrics", text) for text in texts]
 
 
 def _expanded(entry: Any, evaluation: Evaluation, mistakes: list[Mistake]) -> list[Scored]:
@@ -363,11 +375,6 @@ def _representations(codes: str | None, metric: Metric) -> tuple[Any, ...]:
 
 def _without_name(section: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in section.items() if key != "name"}
-
-
-def _repeated(names: list[str], text: str) -> list[Mistake]:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    return [Mistake("evaluation.metrics", text.format(name)) for name in twice]
 
 
 def _mismatches(

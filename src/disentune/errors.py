@@ -48,7 +48,9 @@ class TrialError(DisentuneError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """' Did you mean ...?' when something known is close, else nothing."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    known = list(known)
+    longer = sorted((one for one in known if one.startswith(f"{name}_")), key=len)  # dci, of dci_disentanglement
+    near = get_close_matches(name, known, n=1, cutoff=0.6) or longer
     return f" Did you mean '{near[0]}'?" if near else ""
 
 

@@ -38,9 +38,13 @@ class Trained:
         return FactorGrid(self.data.factor_names, self.data.factor_sizes)
 
     def images(self, indices: np.ndarray) -> Tensor:
-        """Noise, if the data set has any, is the same at every evaluation."""
-        rng = stream(self.seed, "evaluation/images", int(indices[0]))
-        return self.transform(self.data.images(indices, rng))
+        return self.transform(self._noisy(indices) if self.data.noisy else self.data.images(indices))
+
+    def _noisy(self, indices: np.ndarray) -> np.ndarray:
+        """One by one, so that an image has the same noise wherever and whenever an evaluation meets it."""
+        rngs = (stream(self.seed, "evaluation/images", int(index)) for index in indices)
+        pairs = zip(indices[:, None], rngs, strict=True)
+        return np.concatenate([self.data.images(index, rng) for index, rng in pairs])
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ def table_from(trained: Trained, images: Encoded, codes: Representation) -> Tabl
     table = table_of(_codes(images, codes, trained.seed), images.factors, images.logvars)
     return replace(
         table,
+        means=images.means.astype(np.float64) if codes == "sampled" else None,
         distance=lambda first, second: _distances(trained, images.indices, first, second),
         reconstruction=lambda rows: _reconstructions(trained, images.indices[rows], table.codes[rows]),
     )
@@ -163,7 +168,7 @@ class Scores:
     details: dict[str, Any] = field(default_factory=dict)
     """Arrays as nested lists."""
     scored: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """How each metric was computed: size, codes and every parameter."""
+    """How each metric was computed: size, codes, rows of its table and every parameter."""
     notes: dict[str, str] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
@@ -178,7 +183,7 @@ def evaluated(config: TrialConfig, trained: Trained, due: Iterable[Scored]) -> S
         try:
             _add(scores, scored, tables.of(scored), config.seed)
         except DataError as error:
-            _fail(scores, scored, str(error))
+            _fail(scores, scored, str(error).removeprefix(f"{scored.metric.plugin.name}: "))
         except Exception as error:  # a metric may fail in any way; the trial and the other metrics go on
             _fail(scores, scored, f"{type(error).__name__}: {error}")
     return scores
@@ -189,7 +194,8 @@ def _add(scores: Scores, scored: Scored, table: Table, seed: int) -> None:
     found = scores_of(metric.plugin, table, seed, metric.params)
     scores.numbers |= {f"{key}{scored.suffix}": value for key, value in found.numbers.items()}
     scores.details |= {f"{key}{scored.suffix}": array.tolist() for key, array in found.details.items()}
-    scores.scored[scored.label] = {"size": scored.size, "codes": scored.codes, **metric.params.model_dump()}
+    made = {"size": scored.size, "codes": scored.codes, "table": len(table.codes)}
+    scores.scored[scored.label] = {**made, **metric.params.model_dump()}
 
 
 def _fail(scores: Scores, scored: Scored, reason: str) -> None:

@@ -54,6 +54,8 @@ class FactorImages(Protocol):
     std: tuple[float, ...]
     categorical: tuple[str, ...]
     """Names of the factors whose values have no order, such as a shape."""
+    noisy: bool
+    """Whether an image is another one at every draw."""
 
     def __len__(self) -> int: ...
 
@@ -253,12 +255,23 @@ class Table:
     """(n, d) float64, finite: means of the posteriors, or one draw from each."""
     factors: np.ndarray
     """(n, k) int64 labels that count from 0 in the order of a factor's values; k is 0 when factors are unknown."""
+    values: np.ndarray
+    """(n, k) float64: the factors' values themselves, for metrics to which their distances matter."""
     logvars: np.ndarray | None = None
     """(n, d) float64 of the posteriors."""
+    means: np.ndarray | None = None
+    """(n, d) float64 of the posteriors, where codes are draws from them."""
     distance: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
     """(rows (m,), rows (m,)) -> (m,): how far apart the images of two rows are for the reconstruction loss."""
     reconstruction: Callable[[np.ndarray], np.ndarray] | None = None
     """rows (m,) -> (m,): the loss of each image when its code is decoded, summed over pixels."""
+
+    def encoded(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Codes of rows of any shape, (..., d); draws from posteriors are drawn anew, as if encoded again."""
+        if self.means is None or self.logvars is None:
+            return self.codes[rows]
+        deviations = np.exp(self.logvars[rows] / 2)
+        return self.means[rows] + deviations * rng.standard_normal(deviations.shape)
 
 
 Representation = Literal["mean", "sampled"]

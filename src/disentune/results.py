@@ -268,10 +268,19 @@ def overview(results: Results, by: list[str] | None, metric: str, at: At = "last
     found = [key for key in results.rows if key not in (*FIXED, *config_keys(results.rows))]
     keys = [key for key in evaluated(found) if key != metric and not key.endswith("_max")]
     numbers = {key: np.where(broken, np.nan, values(results, key, at)) for key in (metric, *keys)}
-    means = trials[by].assign(**numbers).groupby(by, dropna=False)[list(numbers)].mean()
-    ranked = _best_first(means, metric, mode_of(results, metric))[keys]
+    frame = pd.concat([trials[by], pd.DataFrame(numbers, index=trials.index)], axis=1)
+    means = frame.groupby(by, dropna=False)[list(numbers)].mean()
+    ranked = _best_first(means, metric, mode_of(results, metric))[keys].dropna(axis=1, how="all")
     table = ranked.T.set_axis([str(rank + 1) for rank in range(len(ranked))], axis=1)
     return table.reset_index(names="metric")
+
+
+def failures(results: Results) -> dict[str, tuple[int, str]]:
+    """Metrics without a score in the last row that was to have one: in how many trials, and the first reason."""
+    notes = [row["notes"] for record in results.records for row in record.rows[-1:] if row.get("notes")]
+    names = dict.fromkeys(name for note in notes for name in note)
+    reasons = {name: [note[name] for note in notes if name in note] for name in names}
+    return {name: (len(found), found[0]) for name, found in reasons.items()}
 
 
 def values(results: Results, metric: str, at: At = "last") -> np.ndarray:
@@ -301,9 +310,9 @@ def objective_or_default(results: Results) -> Objective:
     return Objective(metric=chosen, mode=mode_of(results, chosen))
 
 
-def ranked(results: Results, metric: str, mode: Mode) -> pd.DataFrame:
+def ranked(results: Results, metric: str, mode: Mode, at: At = "last") -> pd.DataFrame:
     """The trials, best first; those without a number last."""
-    return _best_first(results.trials.assign(**{metric: values(results, metric)}), metric, mode)
+    return _best_first(results.trials.assign(**{metric: values(results, metric, at)}), metric, mode)
 
 
 def _best_first(frame: pd.DataFrame, column: str, mode: Mode) -> pd.DataFrame:

@@ -276,6 +276,10 @@ def _cut_problems(sweep: SweepFile, config: TrialConfig, metric: str) -> Iterato
     scheduler, interval = sweep.settings.scheduler, config.reporting_interval(metric)
     cuts = {"grace": scheduler.grace} if isinstance(scheduler, Asha | Median) else {}
     cuts |= {"every": scheduler.every} if isinstance(scheduler, Pbt) else {}
+    if cuts and interval == config.training.steps:
+        text = f"scheduler.{scheduler.name}: '{metric}' is only reported at the end, when nothing is left to stop; "
+        yield Problem(sweep.where["scheduler"], f"{text}set evaluation.every, or take an objective of training")
+        return
     for key, cut in cuts.items():
         if cut >= config.training.steps:
             text = f"scheduler.{key}: must be below training.steps, {config.training.steps}, got {cut}"

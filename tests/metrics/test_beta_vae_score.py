@@ -1,5 +1,7 @@
 """BetaVAE score against scikit-learn, freshly drawn factors, and representations of known score."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,9 +9,10 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from disentune.errors import DataError
-from disentune.metrics import score
+from disentune.metrics import score, scores
 from disentune.metrics.beta_vae_score import accuracies, points
 from disentune.metrics.groups import pairs, sharing
+from disentune.metrics.table import table_of
 from disentune.randomness import metric_rng
 from metric_examples import factors_of, noisy
 
@@ -48,7 +51,7 @@ def test_the_score_is_that_of_one_pair_at_a_time():
 def test_points_are_mean_distances():
     codes = np.array([[0.0, 1.0], [2.0, -1.0], [5.0, 5.0]])
     drawn = [(np.array([3]), np.array([[0, 1]]), np.array([[1, 2]]))] * 2
-    distances, factors = points(codes, drawn)
+    distances, factors = points(codes.__getitem__, drawn)
     assert distances.tolist() == [[2.5, 4.0], [2.5, 4.0]]
     assert factors.tolist() == [3, 3]
 
@@ -152,3 +155,13 @@ def test_names_of_values_change_nothing_but_the_draws(names):
     sizes = {"train": 4000, "test": 4000, "members": 8}
     values = [score("beta_vae_score", noisy(factors), table, **sizes)["beta_vae_score"] for table in (factors, renamed)]
     assert values[0] == pytest.approx(values[1], abs=0.05)  # five standard errors of two shares of 4000
+
+
+@pytest.mark.parametrize("name", ["beta_vae_score", "factor_vae_score"])
+def test_codes_of_a_collapsed_encoder_score_by_chance(name):
+    """Each access draws anew: with one draw a row, a row that meets itself would tell the factor with fewer rows."""
+    factors = np.stack([axis.ravel() for axis in np.indices((64, 2))], axis=1)
+    noise = np.random.default_rng(0).standard_normal((128, 10))
+    sampled = replace(table_of(noise, factors, np.zeros((128, 10))), means=np.zeros((128, 10)))
+    value = scores(name, sampled, 0, "full", {"train": 1000, "test": 1000}).numbers[name]
+    assert value == pytest.approx(0.5, abs=0.08)  # 5 standard errors of 1000 votes

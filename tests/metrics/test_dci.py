@@ -169,3 +169,11 @@ def test_a_factor_of_one_value_is_always_guessed_and_needs_no_code():
     codes, _ = table(300)
     values = score("dci", codes[:, :1], np.full((300, 1), 7))
     assert values == {KEYS[0]: 0.0, KEYS[1]: 0.0, KEYS[2]: 1.0, KEYS[3]: 1.0}
+
+
+def test_a_factor_of_one_value_changes_nothing_beside_others():
+    codes, factors = table(300, (4, 3))
+    codes = codes @ np.array([[1.0, 0.6], [-0.6, 1.0]])
+    constant = np.column_stack([factors, np.full(300, 7)])
+    plain, beside = (score("dci", codes, labels, train=200, test=100) for labels in (factors, constant))
+    assert beside == plain

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from threadpoolctl import threadpool_limits
 
 from disentune.errors import DataError
-from disentune.metrics import METRICS, scored
+from disentune.metrics import FROM, METRICS, scored
 from disentune.metrics.table import table_of
 from metric_examples import ARTIFICIAL_SCALE, CENTRED, SMALLER, UNBOUNDED, factors_of, images_of, logvars_of, noisy
 
@@ -135,7 +135,7 @@ def test_what_the_table_lacks_is_named(name):
     )
     without = {"factors": np.zeros((len(codes), 0), int), "logvars": None, "distance": None, "reconstruction": None}
     for need in metric.needs:
-        with pytest.raises(DataError, match=f"{name} needs {need}"):
+        with pytest.raises(DataError, match=f"{name} needs {FROM[need]}"):
             scored(metric, replace(whole, **{need: without[need]}), 0, metric.params())
 
 

@@ -98,7 +98,7 @@ def test_the_code_that_varies_least_for_its_variance_has_the_vote():
     codes = np.array([[0.0, 0.0], [2.0, 10.0], [4.0, 20.0], [0.0, 0.0]])
     drawn = [(np.array([1, 0]), np.array([[0, 1], [2, 3]]))]
     for variance, winner in (([1.0, 100.0], 1), ([1.0, 10.0], 0)):
-        factors, winners = votes(codes, np.array(variance), drawn)
+        factors, winners = votes(codes.__getitem__, np.array(variance), drawn)
         assert factors.tolist() == [1, 0]
         assert winners.tolist() == [winner, winner]
 

@@ -1,5 +1,7 @@
 """KL per latent against torch's and closed forms."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -27,3 +29,10 @@ def test_ten_latents_have_the_published_sum(mean, logvar, total):
 def test_unbounded_variances_have_a_finite_divergence():
     logvars = np.tile([1e38, -1e38], (10_000, 1))
     assert np.isfinite(score("kl_per_latent", logvars, logvars=logvars)["kl_per_latent"])
+
+
+def test_sampled_codes_have_the_divergence_of_their_posteriors():
+    table = table_of(np.random.default_rng(0).normal(size=(50, 2)), logvars=np.zeros((50, 2)))
+    assert scores("kl_per_latent", replace(table, means=np.zeros((50, 2))), 0, "full", {}).numbers == {
+        "kl_per_latent": 0
+    }

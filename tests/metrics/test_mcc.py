@@ -125,3 +125,9 @@ def test_order_and_sign_of_codes_change_nothing(order, signs, correlation):
     expected = score("mcc", codes, factors, correlation=correlation)
     found = score("mcc", (codes * signs)[:, order], factors, correlation=correlation)
     assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_values_far_apart_are_not_taken_for_neighbours():
+    values = np.array([0, 1, 2, 100])[np.random.default_rng(0).integers(0, 4, size=(500, 2))]
+    assert score("mcc", values * 1.0, values, correlation="pearson")["mcc"] == pytest.approx(1)
+    assert score("sap", values * 1.0, values, continuous=True)["sap"] > 0.9

@@ -115,3 +115,12 @@ def test_fewer_samples_than_rows_depend_on_the_seed():
     codes, factors = mixed()
     values = {score("mig", codes, factors, seed=seed, samples=500)["mig"] for seed in (0, 0, 1)}
     assert len(values) == 2
+
+
+def test_a_constant_code_moves_no_edge_of_another():
+    """NumPy rounds edges of several columns at once by what the others are."""
+    codes = factors_of([21, 21, 21], 4000) * 0.3
+    constant = np.zeros((4000, 1))
+    assert (binned(np.hstack([codes, constant]), 20)[:, :3] == binned(codes, 20)).all()
+    labels = [np.digitize(code, np.histogram(code, 20)[1][:-1]) - 1 for code in codes.T]
+    assert (binned(codes, 20) == np.stack(labels, axis=1)).all()

@@ -32,3 +32,17 @@ def test_an_unknown_metric_is_a_config_error():
 def test_wrong_parameters_are_a_config_error():
     with pytest.raises(ConfigError, match="must be >= 2, got 1"):
         score("mig", CODES, FACTORS, bins=1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [({"size": "medium"}, "size must be one of full, fast, got 'medium'"), ({"seed": -1}, "seed must be a whole"),
+     ({"seed": "a"}, "seed must be a whole number >= 0, got 'a'")],
+)  # fmt: skip
+def test_a_wrong_size_or_seed_is_a_config_error(wrong, words):
+    with pytest.raises(ConfigError, match=words):
+        score("mig", CODES, FACTORS, **wrong)
+
+
+def test_factors_may_be_true_or_false():
+    assert score("mig", CODES, FACTORS > 1) == score("mig", CODES, (FACTORS > 1).astype(int))

@@ -12,13 +12,12 @@ CODES, FACTORS = np.zeros((4, 2)), np.zeros((4, 3), int)
 @pytest.mark.parametrize(
     ("codes", "factors", "message"),
     [
-        (CODES[0], FACTORS, r"codes must be a table of rows and columns, but its shape is \(2,\)"),
-        (CODES[:, :0], FACTORS, "codes must be a table"),
-        (CODES[:0], FACTORS[:0], "codes must be a table"),
-        (CODES, FACTORS[..., None], "factors must be a table"),
+        (CODES[0], FACTORS, r"codes must have rows and columns, at least one of each, but its shape is \(2,\)"),
+        (CODES[:, :0], FACTORS, "codes must have rows"),
+        (CODES[:0], FACTORS[:0], "codes must have rows"),
+        (CODES, FACTORS[..., None], "factors must have rows"),
         (CODES, FACTORS[:3], "equal rows, but have 4 and 3"),
-        (CODES, FACTORS * 1.0, "factors must be whole numbers, but are float64"),
-        (CODES, FACTORS > 0, "factors must be whole numbers, but are bool"),
+        (CODES, FACTORS * 1.0, "factors must be whole numbers, a label for each value, but are float64; cast labels"),
         (CODES.astype(str), FACTORS, "codes must be numbers"),
         (CODES * 1j, FACTORS, "codes must be numbers"),
         (np.array([[0, 1], [2, np.nan], [0, 0], [0, 0]]), FACTORS, "codes must be finite, but row 1, column 1 is nan"),

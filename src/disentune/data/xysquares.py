@@ -67,6 +67,7 @@ class XYSquares:
         self.factor_names = FACTORS[: 2 * params.squares]
         self.factor_sizes = factor_sizes(params)
         self.categorical: tuple[str, ...] = ()
+        self.noisy = False
         self.shape = shape(params)
         self.mean, self.std = statistics(params)
         self._grid = FactorGrid(self.factor_names, self.factor_sizes)

@@ -4,12 +4,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from disentune.errors import DataError
+from disentune.errors import ConfigError, DataError
 from disentune.metrics import (
     active_units,
     axis_alignment,
@@ -69,6 +69,8 @@ METRICS = Catalogue(
 )
 
 Size = Literal["full", "fast"]
+FROM = {"factors": "factors", "logvars": "logvars", "distance": "images", "reconstruction": "a trained model"}
+"""Where a table has what a metric needs from."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,11 @@ def score(
     `size` chooses the published sizes or the smaller ones that suit an evaluation during training; `params` change
     single ones. `logvars` (n, d) and `images` (n, ...) serve the metrics that need them.
     """
-    return scores(name, table_of(codes, factors, logvars, images), seed, size, params).numbers
+    if size not in get_args(Size):
+        raise ConfigError(f"size must be one of {', '.join(get_args(Size))}, got {size!r}")
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise ConfigError(f"seed must be a whole number >= 0, got {seed!r}")
+    return scores(name, table_of(codes, factors, logvars, images), int(seed), size, params).numbers
 
 
 def scores(name: str, table: Table, seed: int, size: Size, params: Mapping[str, Any]) -> Scores:
@@ -110,12 +116,16 @@ def scored(metric: Metric, table: Table, seed: int, params: Any) -> Scores:
     """On one thread, so that no sum depends on how many there are. A DataError names the metric."""
     for need in metric.needs:
         if _lacks(table, need):
-            raise DataError(f"{metric.name} needs {need}, which this table does not have")
+            raise DataError(f"{metric.name} needs {FROM[need]}, which this table does not have")
     try:
         with _threads().limit(limits=1):
             found = metric.score(table, metric_rng(seed, metric.name), params)
     except DataError as error:
         raise DataError(f"{metric.name}: {error}") from error
+    missing = [key for key in (*metric.keys, *metric.details) if key not in found]
+    if missing:
+        gave = ", ".join(found) or "nothing"
+        raise DataError(f"{metric.name}: must give its keys {', '.join(missing)}, but gave {gave}")
     numbers = {key: float(found[key]) for key in metric.keys}
     for key, value in numbers.items():
         if not math.isfinite(value):

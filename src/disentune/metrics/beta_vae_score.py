@@ -1,7 +1,7 @@
 """BetaVAE score: Higgins et al., ICLR 2017, section 3, with logistic regression as in Locatello et al., ICML 2019."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from pydantic import Field
@@ -21,10 +21,10 @@ class Params(Frozen):
 
 
 def points(
-    codes: np.ndarray, drawn: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]
+    encoded: Callable[[np.ndarray], np.ndarray], drawn: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of each group the mean distance of its pairs in each code, (m, d), and the factor that they share, (m,)."""
-    found = [(np.abs(codes[rows] - codes[partners]).mean(axis=1), factor) for factor, rows, partners in drawn]
+    found = [(np.abs(encoded(rows) - encoded(partners)).mean(axis=1), factor) for factor, rows, partners in drawn]
     distances, factors = zip(*found, strict=True)
     return np.concatenate(distances), np.concatenate(factors)
 
@@ -44,7 +44,10 @@ def accuracies(
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
     """A value that one row alone has makes no pair, and is not drawn."""
     shared = sharing(table.factors)
-    train, test = (points(table.codes, pairs(shared, n, params.members, rng)) for n in (params.train, params.test))
+    train, test = (
+        points(lambda rows: table.encoded(rows, rng), pairs(shared, count, params.members, rng))
+        for count in (params.train, params.test)
+    )
     learned, told = accuracies(train, test, int(rng.integers(2**31)))
     return {"beta_vae_score": told, "beta_vae_score_train": learned}
 

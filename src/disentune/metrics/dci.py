@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 from scipy.special import xlogy
 
-from disentune.metrics.table import split
+from disentune.metrics.table import split, telling
 from disentune.metrics.trees import Trees, prepared
 from disentune.plugin import Count, Frozen, Metric, Table
 
@@ -49,23 +49,24 @@ def completeness(importance: np.ndarray) -> float:
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
-    """A factor with one value to fit has no important code, and its prediction is that value."""
+    """A factor of one value tells nothing and is left out. One of a single value to fit has no important code."""
     train, test = split(len(table.codes), params.train, params.test, rng)
     fit = prepared(table.codes[train], table.codes[test], params.trees)
     fits = [fit(column[train], int(rng.integers(2**31))) for column in table.factors.T]
     importance = np.stack([one.importance for one in fits], axis=1)
+    told = telling(table.factors)
     numbers = (
-        disentanglement(importance),
-        completeness(importance),
-        _accuracy([one.train for one in fits], table.factors[train]),
-        _accuracy([one.test for one in fits], table.factors[test]),
+        disentanglement(importance[:, told]),
+        completeness(importance[:, told]),
+        _accuracy([one.train for one in fits], table.factors[train], told),
+        _accuracy([one.test for one in fits], table.factors[test], told),
     )
     return {**dict(zip(KEYS, numbers, strict=True)), "dci_importance": importance}
 
 
-def _accuracy(told: list[np.ndarray], factors: np.ndarray) -> float:
-    """Share of the labels (n, k) that is told right, from one prediction (n,) a factor."""
-    return float(np.mean(np.stack(told, axis=1) == factors))
+def _accuracy(predictions: list[np.ndarray], factors: np.ndarray, told: np.ndarray) -> float:
+    """Share of the labels (n, k) of some factors (k,) that is told right, from one prediction (n,) a factor."""
+    return float(np.mean((np.stack(predictions, axis=1) == factors)[:, told]))
 
 
 METRIC = Metric(

@@ -40,7 +40,7 @@ def pairs_anywhere(table: Table, rng: np.random.Generator, params: Params) -> Pa
 def factor_distances(table: Table, pairs: Pairs) -> np.ndarray:
     """L1 over factors; along a line the difference in its one factor."""
     first, second = pairs.rows()
-    return np.abs(table.factors[first] - table.factors[second]).sum(axis=-1)
+    return np.abs(table.values[first] - table.values[second]).sum(axis=-1)
 
 
 def code_distances(codes: np.ndarray, pairs: Pairs, order: int = 2) -> np.ndarray:

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import KFold
 
 from disentune.errors import DataError
-from disentune.metrics.table import rows_drawn
+from disentune.metrics.table import rows_drawn, telling
 from disentune.metrics.trees import Trees, prepared
 from disentune.plugin import Count, Frozen, Metric, Table
 
@@ -72,8 +72,8 @@ def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, A
     """The rows of a smaller size are also among those of a larger one; rows to test are none of them."""
     if len(table.codes) <= params.train:
         raise DataError(
-            f"must have more than {params.train} rows, to fit on as many and to test on others, but has "
-            f"{len(table.codes)}; a smaller `train` would stand for the larger sizes"
+            f"fits on up to {params.train} rows and tests on others, so the table must have more than {params.train} "
+            f"rows, but it has {len(table.codes)}; leave it out for so small a world, or choose a smaller `train`"
         )
     drawn = rows_drawn(len(table.codes), params.train + params.test, rng)
     train, test = drawn[: params.train], drawn[params.train :]
@@ -82,13 +82,13 @@ def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, A
     found: dict[str, Any] = {}
     for learner in LEARNERS:
         by_rows = {n: _accuracies(table, train[:n], test, learner, params, seeds) for n in set(rows)}
-        found |= _summary(learner, np.stack([by_rows[n] for n in rows]))
+        found |= _summary(learner, np.stack([by_rows[n] for n in rows]), telling(table.factors))
     return found
 
 
-def _summary(learner: str, accuracies: np.ndarray) -> dict[str, Any]:
-    """Keys and details of a learner, from its accuracies (sizes, k)."""
-    means = accuracies.mean(axis=1)
+def _summary(learner: str, accuracies: np.ndarray, told: np.ndarray) -> dict[str, Any]:
+    """Keys and details of a learner, from its accuracies (sizes, k); factors of one value are in no mean."""
+    means = accuracies[:, told].mean(axis=1)
     sized = {f"downstream_{learner}_{size}": mean for size, mean in zip(SIZES, means, strict=True)}
     efficient = {f"downstream_{learner}_efficiency": efficiency(means)}
     return {**sized, **efficient, f"downstream_{learner}_factors": accuracies}

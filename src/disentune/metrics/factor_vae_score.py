@@ -1,6 +1,6 @@
 """FactorVAE score: Kim & Mnih, ICML 2018, section 4, with dead codes pruned as in Locatello et al., ICML 2019."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,12 @@ def active(codes: np.ndarray, threshold: float) -> np.ndarray:
 
 
 def votes(
-    codes: np.ndarray, variance: np.ndarray, drawn: Iterable[tuple[np.ndarray, np.ndarray]]
+    encoded: Callable[[np.ndarray], np.ndarray],
+    variance: np.ndarray,
+    drawn: Iterable[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of each group the fixed factor and the code that varies least in it for its global variance (d,); both (m,)."""
-    found = [(factor, (codes[rows].var(axis=1, ddof=1) / variance).argmin(axis=1)) for factor, rows in drawn]
+    found = [(factor, (encoded(rows).var(axis=1, ddof=1) / variance).argmin(axis=1)) for factor, rows in drawn]
     factors, winners = zip(*found, strict=True)
     return np.concatenate(factors), np.concatenate(winners)
 
@@ -53,10 +55,12 @@ def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, A
     live = active(sample, params.threshold)
     if not live.any():
         return {"factor_vae_score": 0.0, "factor_vae_score_train": 0.0, "factor_vae_score_active": live}
-    codes, variance = table.codes[:, live], sample[:, live].var(axis=0, ddof=1)
-    train = votes(codes, variance, groups(shared, params.train, params.members, rng))
-    test = votes(codes, variance, groups(shared, params.test, params.members, rng))
-    said = majority(*train, (table.factors.shape[1], codes.shape[1]))
+    variance = sample[:, live].var(axis=0, ddof=1)
+    train, test = (
+        votes(lambda rows: table.encoded(rows, rng)[..., live], variance, groups(shared, count, params.members, rng))
+        for count in (params.train, params.test)
+    )
+    said = majority(*train, (table.factors.shape[1], len(variance)))
     numbers = {"factor_vae_score": agreement(said, *test), "factor_vae_score_train": agreement(said, *train)}
     return {**numbers, "factor_vae_score_active": live}
 

@@ -6,9 +6,13 @@ from scipy.special import xlogy
 
 def binned(codes: np.ndarray, bins: int) -> np.ndarray:
     """Each code's bin, 0 to bins - 1, (n, d): equal widths over its own range, the maximum in the last bin."""
-    edges = np.linspace(codes.min(axis=0), codes.max(axis=0), bins + 1)
-    columns = [np.searchsorted(edge[1:-1], code, side="right") for edge, code in zip(edges.T, codes.T, strict=True)]
-    return np.stack(columns, axis=1)
+    return np.stack([_binned(code, bins) for code in codes.T], axis=1)
+
+
+def _binned(code: np.ndarray, bins: int) -> np.ndarray:
+    """Edges of one column at a time: for several at once NumPy rounds them by what the others are."""
+    edges = np.linspace(code.min(), code.max(), bins + 1)
+    return np.searchsorted(edges[1:-1], code, side="right")
 
 
 def counts(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -40,10 +40,10 @@ def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, A
     has no parent has -1.
     """
     rows = rows_drawn(len(table.codes), params.samples, rng)
-    codes, labels = table.codes[rows], table.factors[rows]
+    codes, values = table.codes[rows], table.values[rows]
     reach = np.where(np.ptp(codes, axis=0) > 0, np.abs(codes - codes.mean(axis=0)).max(axis=0), 0)
-    matrix = robustness(codes, binned(labels.astype(float), params.bins), reach, params.quantile)
-    varied = np.ptp(labels, axis=0) > 0
+    matrix = robustness(codes, binned(values, params.bins), reach, params.quantile)
+    varied = np.ptp(values, axis=0) > 0
     matrix = np.where(varied, matrix, 0)
     if not varied.any() or not reach.any():
         return {"irs": 0.0, "irs_matrix": matrix, "irs_parents": np.full(len(matrix), -1)}

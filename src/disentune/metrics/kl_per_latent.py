@@ -19,9 +19,9 @@ def kl_to_prior(means: np.ndarray, logvars: np.ndarray) -> np.ndarray:
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> Mapping[str, Any]:
-    """Codes must be the posteriors' means."""
+    """Codes must be the posteriors' means, unless the table has these."""
     assert table.logvars is not None
-    values = kl_to_prior(table.codes, table.logvars)
+    values = kl_to_prior(table.codes if table.means is None else table.means, table.logvars)
     return {"kl_per_latent": float(values.mean()), "kl_per_latent_values": values}
 
 

@@ -27,7 +27,7 @@ def complete_lines(factors: np.ndarray, column: int) -> np.ndarray:
     if not len(starts):
         raise DataError(
             f"two or more images must differ in factor column {column} alone and show all of its {size} values, "
-            "but the table has no such line"
+            "but the table has no such line; a table of the whole grid has them all"
         )
     return rows[starts[:, None] + np.arange(size)]
 

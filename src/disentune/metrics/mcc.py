@@ -46,7 +46,7 @@ def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, f
     A factor of one value has nothing to tell and is left out; with no other, 0.
     """
     rows = rows_drawn(len(table.codes), params.samples, rng)
-    codes, factors = table.codes[rows], table.factors[rows].astype(float)
+    codes, factors = table.codes[rows], table.values[rows]
     factors = factors[:, np.ptp(factors, axis=0) > 0]
     if not factors.shape[1]:
         return {"mcc": 0.0}

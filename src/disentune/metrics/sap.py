@@ -53,7 +53,7 @@ def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, A
     codes, factors = table.codes, table.factors
     if params.continuous:
         train = rows_drawn(len(codes), params.train, rng)
-        matrix = squared_correlations(codes[train], factors[train].astype(float))
+        matrix = squared_correlations(codes[train], table.values[train])
     else:
         train, test = split(len(codes), params.train, params.test, rng)
         seed = int(rng.integers(2**31))

@@ -22,9 +22,11 @@ def table_of(
     The distance between two images is their mean squared difference.
     """
     numbers = _numbers("codes", _rectangle("codes", codes))
+    values = np.zeros((len(numbers), 0), np.int64) if factors is None else _whole(factors, len(numbers))
     return Table(
         codes=numbers,
-        factors=np.zeros((len(numbers), 0), np.int64) if factors is None else _labels(factors, len(numbers)),
+        factors=_labels(values),
+        values=values.astype(np.float64),
         logvars=None if logvars is None else _logvars(logvars, numbers.shape),
         distance=None if images is None else _image_distance(images, len(numbers)),
     )
@@ -33,7 +35,7 @@ def table_of(
 def _rectangle(name: str, values: np.ndarray) -> np.ndarray:
     values = np.asarray(values)
     if values.ndim != 2 or 0 in values.shape:
-        raise DataError(f"{name} must be a table of rows and columns, but its shape is {values.shape}")
+        raise DataError(f"{name} must have rows and columns, at least one of each, but its shape is {values.shape}")
     return values
 
 
@@ -45,7 +47,7 @@ def _assert_rows(name: str, values: np.ndarray, rows: int) -> None:
 def _numbers(name: str, values: np.ndarray) -> np.ndarray:
     if not np.issubdtype(values.dtype, np.number) or np.issubdtype(values.dtype, np.complexfloating):
         raise DataError(f"{name} must be numbers, but are {values.dtype}")
-    values = values.astype(np.float64)
+    values = values.astype(np.float64, order="C")
     wrong = np.argwhere(~(np.abs(values) <= LARGEST))  # also true of NaN
     if len(wrong):
         row, column = wrong[0]
@@ -53,12 +55,20 @@ def _numbers(name: str, values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _labels(factors: np.ndarray, rows: int) -> np.ndarray:
+def _whole(factors: np.ndarray, rows: int) -> np.ndarray:
     factors = _rectangle("factors", factors)
     _assert_rows("factors", factors, rows)
-    if not np.issubdtype(factors.dtype, np.integer):
-        raise DataError(f"factors must be whole numbers, but are {factors.dtype}")
-    return np.stack([np.unique(column, return_inverse=True)[1] for column in factors.T], axis=1)
+    if not np.issubdtype(factors.dtype, np.integer) and factors.dtype != bool:
+        raise DataError(
+            f"factors must be whole numbers, a label for each value, but are {factors.dtype}; cast labels with "
+            ".astype(int), and put continuous values into bins with np.digitize"
+        )
+    return factors
+
+
+def _labels(values: np.ndarray) -> np.ndarray:
+    labels = [np.unique(column, return_inverse=True)[1] for column in values.T]
+    return np.stack(labels, axis=1) if labels else np.zeros(values.shape, np.int64)
 
 
 def _logvars(logvars: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -96,3 +106,9 @@ def split(rows: int, train: int, test: int, rng: np.random.Generator) -> tuple[n
     train = train if enough else 2 * rows // 3
     drawn = rows_drawn(rows, train + test, rng)
     return drawn[:train], drawn[train:]
+
+
+def telling(factors: np.ndarray) -> np.ndarray:
+    """Factors of two values or more, (k,); all of them when there is none, so that each has its trivial score."""
+    varied = factors.max(axis=0) > 0
+    return varied if varied.any() else np.ones_like(varied)
