@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -224,6 +225,7 @@ class TrialConfig:
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
             mistakes.append(Mistake("seed", "must be a whole number >= 0", seed, True))
         mistakes += _mismatches(transform, training=plain["training"], **named)
+        mistakes += _too_large(metrics, plain["evaluation"], named["dataset"])
         if mistakes:
             raise Invalid(mistakes)
         return cls(transform=transform, metrics=metrics, loss_scale=scale, seed=seed, **named, **plain)  # type: ignore
@@ -336,6 +338,20 @@ def _repeated(metrics: tuple[Scored, ...]) -> list[Mistake]:
             texts[f"'{name}' gives keys that '{other}' gives too, such as '{scored.keys[0]}'; rename them"] = None
         owners |= dict.fromkeys(scored.keys, name)
     return [Mistake("evaluation.metrics", text) for text in texts]
+
+
+def _too_large(metrics: tuple[Scored, ...], evaluation: Evaluation | None, dataset: Named | None) -> list[Mistake]:
+    """Metrics that need more images than their table can have."""
+    if evaluation is None or dataset is None:
+        return []
+    images = prod(dataset.plugin.factor_sizes(dataset.params))
+    tables = {"full": min(evaluation.table, images), "fast": min(evaluation.fast_table, images)}
+    needs = {(one.metric.name, one.size): one.metric.plugin.rows(one.metric.params) for one in metrics}
+    return [
+        Mistake("evaluation.metrics", f"'{name}' in {size} size needs {rows} images, but the table has {tables[size]} "
+                f"of the data set's {images}; leave it out, or choose smaller sizes")
+        for (name, size), rows in needs.items() if rows > tables[size]
+    ]  # fmt: skip
 
 
 def _expanded(entry: Any, evaluation: Evaluation, mistakes: list[Mistake]) -> list[Scored]:

@@ -297,6 +297,8 @@ class Metric:
     """Params of the smaller size that suits an evaluation during training."""
     needs: tuple[Literal["factors", "logvars", "distance", "reconstruction"], ...] = ("factors",)
     """What the table must have besides codes."""
+    rows: Callable[[Any], int] = lambda params: 1
+    """params -> rows that a table must have at least."""
     lines: bool = False
     """Whether it looks at images that differ in one factor alone: the table then holds whole lines of the grid."""
     representations: tuple[Representation, ...] = ("mean",)

@@ -123,9 +123,9 @@ def test_more_rows_tell_more():
 
 def test_a_table_too_small_for_a_size_is_refused_and_not_scored_as_if_it_were_large():
     codes, factors = table(900)
-    with pytest.raises(DataError, match=r"downstream: .* must have more than 10000 rows, but it has 900"):
+    with pytest.raises(DataError, match="downstream needs 10001 rows with these params, but has 900"):
         score("downstream", codes, factors)
-    with pytest.raises(DataError, match="more than 900 rows"):
+    with pytest.raises(DataError, match="needs 901 rows"):
         score("downstream", codes, factors, train=900)
 
 

@@ -117,6 +117,8 @@ def scored(metric: Metric, table: Table, seed: int, params: Any) -> Scores:
     for need in metric.needs:
         if _lacks(table, need):
             raise DataError(f"{metric.name} needs {FROM[need]}, which this table does not have")
+    if len(table.codes) < metric.rows(params):
+        raise DataError(f"{metric.name} needs {metric.rows(params)} rows with these params, but has {len(table.codes)}")
     try:
         with _threads().limit(limits=1):
             found = metric.score(table, metric_rng(seed, metric.name), params)

@@ -11,7 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import KFold
 
-from disentune.errors import DataError
 from disentune.metrics.table import rows_drawn, telling
 from disentune.metrics.trees import Trees, prepared
 from disentune.plugin import Count, Frozen, Metric, Table
@@ -70,11 +69,6 @@ def efficiency(accuracies: np.ndarray) -> float:
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
     """The rows of a smaller size are also among those of a larger one; rows to test are none of them."""
-    if len(table.codes) <= params.train:
-        raise DataError(
-            f"fits on up to {params.train} rows and tests on others, so the table must have more than {params.train} "
-            f"rows, but it has {len(table.codes)}; leave it out for so small a world, or choose a smaller `train`"
-        )
     drawn = rows_drawn(len(table.codes), params.train + params.test, rng)
     train, test = drawn[: params.train], drawn[params.train :]
     seeds = [int(rng.integers(2**31)) for _ in table.factors.T]
@@ -114,4 +108,5 @@ METRIC = Metric(
     score=score,
     details=("downstream_lr_factors", "downstream_gbt_factors"),
     fast={"test": 1_000, "strengths": 3},
+    rows=lambda params: params.train + 1,
 )
