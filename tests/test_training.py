@@ -1,6 +1,7 @@
 """The loop: exact through any interruption, and the loss that `loss_scale` says it is."""
 
 import io
+import json
 import re
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from torch import nn
 
 from disentune.config import Named, TrialConfig
 from disentune.errors import TrialError
+from disentune.metrics import METRICS
 from disentune.plugin import Framework, Frozen, Helper, Losses
 from disentune.training import Training
 from framework_examples import CASES, EXAMPLES, FALLS
@@ -84,6 +86,27 @@ def test_resuming_at_any_step_changes_nothing(framework, recon):
         assert before + rows(second) == expected
         assert all(torch.equal(a, b) for a, b in zip(weights(second), weights(straight), strict=True))
         assert_equal(through_disk(second), through_disk(straight))
+
+
+FITS = {"train": 60, "test": 30}
+SMALLER = {
+    **dict.fromkeys(("dci", "sap", "explicitness"), FITS),
+    **{name: FITS | {"members": 4} for name in ("factor_vae_score", "beta_vae_score")},
+    **{metric.name: {"traversals": 4} for metric in METRICS if metric.lines},
+    "downstream": FITS | {"strengths": 2},
+}
+
+
+def test_every_metric_of_a_resumed_trial_has_the_same_bits():
+    metrics = [{"name": name, **SMALLER.get(name, {})} for name in METRICS.names()]
+    evaluation = {"metrics": metrics, "every": 6, "size": "both", "codes": "both", "table": 400, "fast_table": 300}
+    config = tiny(evaluation=evaluation)
+    expected = rows(Training(config))
+    assert [len(row.get("scored", ())) for row in expected] == [0, 2 * len(metrics), 0, 4 * len(metrics)]
+    assert not any("notes" in row for row in expected)
+    first = Training(config)
+    before = rows(first, until=9)
+    assert json.dumps(before + rows(Training(config, through_disk(first)))) == json.dumps(expected)
 
 
 def assert_equal(a, b) -> None:

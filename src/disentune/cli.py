@@ -111,6 +111,8 @@ def list_(
             lines = [*_line_and_paper(listing[title][plugin.name]), _parameters(plugin)]
             for number, line in enumerate(line for line in lines if line):
                 out.print(f"  {'' if number else plugin.name:<{width}}  {line}", markup=False)
+    if kind == "metrics":
+        out.print("udr and udr_spearman compare the trials of a run: disentune score RUN", markup=False)
 
 
 def _line_and_paper(summary: str) -> list[str]:
