@@ -98,12 +98,12 @@ def test_arrays_as_json_have_exactly_their_keys_and_every_digit(disentune, array
     code, out, err = disentune("score", arrays, "--metrics", "mig,dci", "--size", "fast", "--seed", 3, "--json")
     found = json.loads(out)
     assert (code, err) == (0, "")
-    assert list(found) == ["scores", "details", "notes", "seed", "size", "params"]
+    assert list(found) == ["scores", "details", "notes", "rows", "seed", "size", "params"]
     expected = score("mig", CODES, FACTORS, 3, size="fast") | score("dci", CODES, FACTORS, 3, size="fast")
     assert found["scores"] == expected
     assert set(found["details"]) == set(METRICS["dci"].details)
     assert all(isinstance(array, list) for array in found["details"].values())
-    assert (found["notes"], found["seed"], found["size"]) == ({}, 3, "fast")
+    assert (found["notes"], found["rows"], found["seed"], found["size"]) == ({}, 240, 3, "fast")
     assert found["params"]["mig"] == METRICS["mig"].params(**METRICS["mig"].fast).model_dump()
     assert set(found["params"]) == {"mig", "dci"}
 

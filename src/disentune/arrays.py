@@ -221,12 +221,15 @@ def _tried(one: Asked, table: Table, arrays: Collection[str], seed: int) -> tupl
     return found.numbers, {key: array.tolist() for key, array in found.details.items()}, ""
 
 
-def arrays_as_json(outcomes: Sequence[Outcome], left_out: Mapping[str, str], seed: int, size: Size) -> dict[str, Any]:
+def arrays_as_json(
+    outcomes: Sequence[Outcome], left_out: Mapping[str, str], rows: int, seed: int, size: Size
+) -> dict[str, Any]:
     reasons = {outcome.asked.name: outcome.reason for outcome in outcomes if outcome.reason}
     return {
         "scores": {key: value for outcome in outcomes for key, value in outcome.numbers.items()},
         "details": {key: value for outcome in outcomes for key, value in outcome.details.items()},
         "notes": {**reasons, **left_out},
+        "rows": rows,
         "seed": seed,
         "size": size,
         "params": {outcome.asked.name: outcome.asked.params.model_dump() for outcome in outcomes},

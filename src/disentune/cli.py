@@ -523,7 +523,7 @@ def _score_arrays(path: Path, names: list[str] | None, sets: list[str], seed: in
             out.print(score_lines(name, outcome.numbers, outcome.reason, outcome.seconds, widths), markup=False)
             out.file.flush()
     if as_json:
-        _print_json(arrays.arrays_as_json(outcomes, left_out, seed, size))
+        _print_json(arrays.arrays_as_json(outcomes, left_out, len(table.codes), seed, size))
     elif left_out:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
         out.print(f"left out: {reasons}", markup=False)
