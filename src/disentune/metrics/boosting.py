@@ -3,6 +3,9 @@
 Friedman, Annals of Statistics 29 (2001), algorithms 5 and 6, with scikit-learn's choices: trees fit the residuals by
 least squares, leaves take one Newton step, a round of more than two classes has a tree for each. What makes it quick
 is that columns are sorted once: a node keeps its rows in the order of every column, and a split keeps those orders.
+
+Splits that are equal but for rounding are common, so the same seed gives scikit-learn's trees only because random
+numbers are drawn and sums are rounded as it does; whatever says "in this order" below is there for that.
 """
 
 from collections.abc import Callable
@@ -16,10 +19,16 @@ from disentune.metrics.trees import BINS, NEARLY_EQUAL
 DEPTH = 3
 INNER = 2**DEPTH - 1
 NODES = 2 * INNER + 1
+DEPTH_FIRST = (0, 1, 3, 4, 2, 5, 6)
 LEARNING_RATE = 0.1
 PURE = np.finfo(np.float64).eps
 """A node with no more variance than this is a leaf."""
 SMALLEST_CURVATURE = 1e-150
+NEARLY_BEST = 1 - 1e-12
+"""Gains by reciprocals are off by less than this share."""
+WORD = 2**32 - 1
+BLOCK, LANES = 128, 8
+"""Of sums by pairs: up to so many values are added up in so many sums."""
 
 
 class Columns(NamedTuple):
@@ -57,14 +66,30 @@ class Nodes(NamedTuple):
     end: np.ndarray
     total: np.ndarray
     """(NODES,): sum of residuals."""
+    square: np.ndarray
+    """(NODES,): sum of their squares."""
     impurity: np.ndarray
-    """(NODES,): variance of residuals."""
+    """(NODES,): their variance."""
+    rows: np.ndarray
+    """(n,) uint32: rows of each node, in the order in which its residuals are summed."""
     of_row: np.ndarray
     """(n,) uint8: deepest node so far."""
     sums: np.ndarray
     """(INNER, d or 0, BINS, 2): residuals and rows in each bin."""
+    low: np.ndarray
+    """(d,) float32: the smallest value of each column in the node."""
+    high: np.ndarray
+    """(d,) float32: the largest one, or the smallest of the last bin."""
     features: np.ndarray
-    """(d,): the order in which the node looks at columns."""
+    """(d,): columns, those known to be constant first; drawing moves them about."""
+    constant: np.ndarray
+    """(d,): columns that are constant in the node and those above it, as they were found."""
+    known: np.ndarray
+    """(NODES,): how many columns are constant in the node above."""
+    sorting: np.ndarray
+    """(INNER,): the column drawn last that has several values in the node."""
+    state: np.ndarray
+    """(1,): of the random numbers."""
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,14 +101,13 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_compiled
-def boosted(columns, test, labels, classes, rounds, rng):
+def boosted(columns, test, labels, first, seeds):
     """Importance (d,), and scores of rows to fit (trees, n) and to test (trees, m), where trees are those of a round.
 
-    `test` is (m, d) float32, `labels` (n,) count from 0 to `classes` - 1, each of which is there; ties between columns
-    are broken by `rng`.
+    `test` is (m, d) float32, `labels` (n,) count classes from 0; `first` (trees,) are the scores to begin with, and
+    `seeds` (rounds, trees) break ties between columns.
     """
-    trees = 1 if classes == 2 else classes
-    first = _first_scores(labels, classes)
+    rounds, trees = seeds.shape
     raw, raw_test = np.empty((trees, labels.size)), np.empty((trees, test.shape[0]))
     for k in range(trees):
         raw[k], raw_test[k] = first[k], first[k]
@@ -91,11 +115,12 @@ def boosted(columns, test, labels, classes, rounds, rng):
     importance = np.zeros(columns.values.shape[0])
     tree = Tree(np.empty(INNER, np.int64), np.empty(INNER), np.empty(NODES))
     nodes = _nodes(columns)
-    for _ in range(rounds):
+    for i in range(rounds):
         _residuals(raw, labels, residual)
         for k in range(trees):
-            _grow(columns, residual[k], tree, nodes, importance, rng)
-            _newton(tree, nodes.of_row, residual[k], (trees - 1) / trees if trees > 1 else 1.0)
+            _grow(columns, residual[k], tree, nodes, importance, seeds[i, k])
+            own, factor = (1, 1.0) if trees == 1 else (k, (trees - 1) / trees)
+            _newton(tree, nodes, residual[k], labels == own, factor)
             _add(tree, nodes.of_row, raw[k])
             _predict(tree, test, raw_test[k])
     return importance, raw, raw_test
@@ -109,20 +134,21 @@ def _nodes(columns):
         np.zeros(NODES, np.int64),
         np.zeros(NODES),
         np.zeros(NODES),
+        np.zeros(NODES),
+        np.zeros(n, np.uint32),
         np.zeros(n, np.uint8),
         np.zeros((INNER, columns.bins.shape[0], BINS, 2)),
+        np.zeros(d, np.float32),
+        np.zeros(d, np.float32),
         np.arange(d),
+        np.zeros(d, np.int64),
+        np.zeros(NODES, np.int64),
+        np.zeros(INNER, np.int64),
+        np.zeros(1, np.int64),
     )
 
 
 # ---- losses
-
-
-@_compiled
-def _first_scores(labels, classes):
-    """Those of the shares of the classes (classes,); of two classes the log odds of the second come first."""
-    logs = np.log(np.bincount(labels, minlength=classes) / labels.size)
-    return np.array([logs[1] - logs[0]]) if classes == 2 else logs - logs.mean()
 
 
 @_compiled
@@ -131,7 +157,7 @@ def _residuals(raw, labels, residual):
     trees, n = raw.shape
     if trees == 1:
         for row in range(n):
-            residual[0, row] = labels[row] - 1 / (1 + np.exp(-raw[0, row]))
+            residual[0, row] = _binary_residual(raw[0, row], labels[row])
         return
     top, total = raw[0].copy(), np.zeros(n)
     for k in range(1, trees):
@@ -147,17 +173,51 @@ def _residuals(raw, labels, residual):
 
 
 @_compiled
-def _newton(tree, of_row, residual, factor):
-    """One step in each leaf; `factor` is Friedman's (classes - 1) / classes. |r| (1 - |r|) is p (1 - p)."""
-    slope, curvature = np.zeros(NODES), np.zeros(NODES)
+def _binary_residual(score, label):
+    """Below -37 a probability is its odds; exp(-score) would overflow in the end."""
+    if score <= -37:
+        return label - np.exp(score)
+    odds_against = np.exp(-score)
+    return (label * odds_against - (1 - label)) / (1 + odds_against)
+
+
+@_compiled
+def _newton(tree, nodes, residual, of_class, factor):
+    """One step in each leaf, of means over its rows in their order; `factor` is Friedman's (classes - 1) / classes."""
+    slope, curvature = np.empty_like(residual), np.empty_like(residual)
+    places = nodes.start.copy()
     for row in range(residual.size):
-        node, size = of_row[row], abs(residual[row])
-        slope[node] += residual[row]
-        curvature[node] += size * (1 - size)
-    rows = np.bincount(of_row, minlength=NODES)
+        node, probability = nodes.of_row[row], of_class[row] - residual[row]
+        slope[places[node]] = residual[row]
+        curvature[places[node]] = probability * (1 - probability)
+        places[node] += 1
     for node in range(NODES):
-        flat = curvature[node] < SMALLEST_CURVATURE * rows[node]
-        tree.value[node] = 0.0 if rows[node] == 0 or flat else factor * slope[node] / curvature[node]
+        start, end = nodes.start[node], places[node]
+        tree.value[node] = _step(slope[start:end], curvature[start:end], factor) if end > start else 0.0
+
+
+@_compiled
+def _step(slope, curvature, factor):
+    mean = _sum_by_pairs(curvature) / curvature.size
+    return 0.0 if abs(mean) < SMALLEST_CURVATURE else _sum_by_pairs(slope) / slope.size * factor / mean
+
+
+@_compiled
+def _sum_by_pairs(values):
+    """As NumPy sums, in this order."""
+    half = values.size // 2
+    if values.size > BLOCK:
+        half -= half % LANES
+        return _sum_by_pairs(values[:half]) + _sum_by_pairs(values[half:])
+    whole, total = values.size - values.size % LANES, 0.0
+    if whole:
+        s = values[:LANES].copy()
+        for i in range(LANES, whole):
+            s[i % LANES] += values[i]
+        total = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]))
+    for value in values[whole:]:
+        total += value
+    return total
 
 
 @_compiled
@@ -190,48 +250,124 @@ def _extend(tree):
 
 
 @_compiled
-def _grow(columns, residual, tree, nodes, importance, rng):
+def _grow(columns, residual, tree, nodes, importance, seed):
     """A tree of least squares, and what each of its splits takes off the variance added to `importance` (d,)."""
-    _plant(columns, residual, nodes)
-    for node in range(INNER):
-        feature, threshold = _best_split(columns, residual, nodes, node, rng)
+    _plant(columns, residual, nodes, seed)
+    for node in DEPTH_FIRST:
+        feature, threshold = _best_split(columns, residual, nodes, node)
+        if feature >= 0:
+            feature = _divide(columns, residual, nodes, node, feature, threshold)
         tree.feature[node], tree.threshold[node] = feature, threshold
         if feature >= 0:
-            importance[feature] += _divide(columns, residual, nodes, node, feature, threshold)
+            importance[feature] += _improvement(nodes, node)
+            _hand_down(columns, residual, nodes, node)
 
 
 @_compiled
-def _best_split(columns, residual, nodes, node, rng):
+def _plant(columns, residual, nodes, seed):
+    n = residual.size
+    nodes.state[0] = seed
+    nodes.start[:], nodes.end[:] = 0, 0
+    nodes.end[0] = n
+    nodes.of_row[:] = 0
+    for feature in range(nodes.features.size):
+        nodes.features[feature] = feature
+    for row in range(n):
+        nodes.rows[row] = row
+    _sum(nodes, 0, residual)
+    nodes.impurity[0] = _variance(nodes.total[0], nodes.square[0], n)
+    if columns.bins.shape[0]:
+        _gather(columns, residual, nodes, 0)
+
+
+@_compiled
+def _sum(nodes, node, residual):
+    """In the order of the node's rows."""
+    total = square = 0.0
+    for row in nodes.rows[nodes.start[node] : nodes.end[node]]:
+        total += residual[row]
+        square += residual[row] * residual[row]
+    nodes.total[node], nodes.square[node] = total, square
+
+
+@_compiled
+def _variance(total, square, size):
+    mean = total / size
+    return square / size - mean * mean
+
+
+@_compiled
+def _best_split(columns, residual, nodes, node):
     """Column and threshold; the column is -1 where the node is a leaf. Equal splits go to the first column tried."""
     if nodes.end[node] - nodes.start[node] < 2 or nodes.impurity[node] <= PURE:
         return -1, np.inf
-    _shuffle(nodes.features, rng)
+    varied = nodes.features[_draw(columns, nodes, node) :][::-1]
     if columns.bins.shape[0]:
-        return _best_edge(columns, nodes, node)
-    return _best_gap(columns, residual, nodes, node)
+        return _best_edge(columns, nodes, node, varied)
+    return _best_gap(columns, residual, nodes, node, varied)
 
 
 @_compiled
-def _shuffle(features, rng):
-    """By hand: numba takes eight seconds to compile the generator's own."""
-    for last in range(features.size - 1, 0, -1):
-        other = int(rng.random() * (last + 1))
-        features[last], features[other] = features[other], features[last]
+def _draw(columns, nodes, node):
+    """Draws columns one by one; gives the place in `features` from which those are that vary, the first drawn last.
+
+    `features` holds columns known to be constant, of which some are drawn, then those found to be, then those left to
+    draw, then those that vary. Known ones are drawn too, for nothing but the random numbers this takes.
+    """
+    _measure(columns, nodes, node)
+    features, known, state = nodes.features, nodes.known[node], nodes.state
+    drawn, constant, varied = 0, known, features.size
+    while varied > constant:
+        place = drawn + _random(state) % (varied - (constant - known) - drawn)
+        if place < known:
+            features[place], features[drawn] = features[drawn], features[place]
+            drawn += 1
+            continue
+        place += constant - known
+        low, high = nodes.low[features[place]], nodes.high[features[place]]
+        if high > low:
+            nodes.sorting[node] = features[place]
+        if high > low + NEARLY_EQUAL:
+            varied -= 1
+            features[place], features[varied] = features[varied], features[place]
+        else:
+            features[place], features[constant] = features[constant], features[place]
+            constant += 1
+    _copy(nodes.constant, features, 0, known)
+    _copy(features, nodes.constant, known, constant)
+    nodes.known[2 * node + 1 : 2 * node + 3] = constant
+    return varied
 
 
 @_compiled
-def _plant(columns, residual, nodes):
-    n = residual.size
-    total = square = 0.0
-    for row in range(n):
-        total += residual[row]
-        square += residual[row] ** 2
-    nodes.start[:], nodes.end[:] = 0, 0
-    nodes.end[0], nodes.total[0] = n, total
-    nodes.impurity[0] = square / n - (total / n) ** 2
-    nodes.of_row[:] = 0
-    if columns.bins.shape[0]:
-        _gather(columns, residual, nodes, 0)
+def _random(state):
+    """Xorshift of 32 bits (Marsaglia, Journal of Statistical Software 8, 14, 2003), less the highest bit."""
+    x = max(state[0], 1)
+    x ^= (x << 13) & WORD
+    x ^= x >> 17
+    x ^= (x << 5) & WORD
+    state[0] = x
+    return x & (WORD >> 1)
+
+
+@_compiled
+def _copy(source, target, start, end):
+    """By hand: numba takes two seconds to compile the message on slices that differ in shape."""
+    for place in range(start, end):
+        target[place] = source[place]
+
+
+@_compiled
+def _measure(columns, nodes, node):
+    """Between which values each column is in the node."""
+    level, start, last = _level(node), nodes.start[node], nodes.end[node] - 1
+    for feature in range(columns.values.shape[0]):
+        if columns.bins.shape[0]:
+            first, final = _filled(nodes.sums[node, feature])
+            nodes.low[feature], nodes.high[feature] = columns.low[feature, first], columns.low[feature, final]
+        else:
+            rows, values = columns.lists[level, feature], columns.values[feature]
+            nodes.low[feature], nodes.high[feature] = values[rows[start]], values[rows[last]]
 
 
 @_compiled
@@ -240,11 +376,11 @@ def _level(node):
 
 
 @_compiled
-def _best_gap(columns, residual, nodes, node):
-    """Column and threshold of the largest gain, between any two neighbours; the column is -1 when all are constant."""
+def _best_gap(columns, residual, nodes, node, varied):
+    """Column and threshold of the largest gain, between any two neighbours; the column is -1 when none varies."""
     start, end = nodes.start[node], nodes.end[node]
     best, best_feature, threshold = -np.inf, -1, 0.0
-    for feature in nodes.features:
+    for feature in varied:
         rows = columns.lists[_level(node), feature, start:end]
         values = columns.values[feature]
         gain, place = _scan(rows, values, residual, columns.inverse, nodes.total[node], best)
@@ -256,43 +392,89 @@ def _best_gap(columns, residual, nodes, node):
 
 @_compiled
 def _scan(rows, values, residual, inverse, total, best):
-    """The largest gain above `best`, and how many rows are left of it: (left sum)^2 / rows + (right sum)^2 / rows."""
+    """The largest gain above `best`, and how many rows are left of it: (left sum)^2 / rows + (right sum)^2 / rows.
+
+    Reciprocals are quicker and tell which gains are worth dividing for.
+    """
     size = rows.size
-    place, left = 0, 0.0
+    place, left, enough = 0, 0.0, best * NEARLY_BEST
     for i in range(1, size):
         row = rows[i - 1]
         left += residual[row]
         right = total - left
-        gain = left * left * inverse[i] + right * right * inverse[size - i]
-        if gain > best and values[rows[i]] > values[row] + NEARLY_EQUAL:
-            best, place = gain, i
+        nearly = left * left * inverse[i] + right * right * inverse[size - i]
+        if nearly > enough and values[rows[i]] > values[row] + NEARLY_EQUAL:
+            gain = left * left / i + right * right / (size - i)
+            if gain > best:
+                best, place, enough = gain, i, gain * NEARLY_BEST
     return best, place
 
 
 @_compiled
 def _divide(columns, residual, nodes, node, feature, threshold):
-    """Hands the node's rows to its children; gives what the split takes off the sum of squares."""
-    start, end = nodes.start[node], nodes.end[node]
-    values, left = columns.values[feature], 2 * node + 1
-    total, square, size = np.zeros(2), np.zeros(2), np.zeros(2, np.int64)
-    for row in columns.lists[_level(node), 0, start:end]:
-        right = values[row] > threshold
-        nodes.of_row[row] = left + right
-        size[int(right)] += 1
-        total[int(right)] += residual[row]
-        square[int(right)] += residual[row] ** 2
-    nodes.start[left], nodes.end[left] = start, start + size[0]
-    nodes.start[left + 1], nodes.end[left + 1] = start + size[0], end
-    gain = (end - start) * nodes.impurity[node]
-    for side in range(2):
-        nodes.total[left + side] = total[side]
-        nodes.impurity[left + side] = square[side] / size[side] - (total[side] / size[side]) ** 2
-        gain -= size[side] * nodes.impurity[left + side]
-    if left < INNER:
+    """Makes the children and gives the column, or -1 when rounding makes them worse than the node, a leaf then."""
+    start, end, left = nodes.start[node], nodes.end[node], 2 * node + 1
+    column = 0 if columns.bins.shape[0] else nodes.sorting[node]
+    _copy(columns.lists[_level(node), column], nodes.rows, start, end)
+    middle = start + _partition(nodes.rows[start:end], columns.values[feature], threshold)
+    nodes.start[left], nodes.end[left] = start, middle
+    nodes.start[left + 1], nodes.end[left + 1] = middle, end
+    _sum(nodes, left, residual)
+    _sum(nodes, left + 1, residual)
+    total = _left_total(nodes, node, residual)
+    square = nodes.square[node] - nodes.square[left]
+    nodes.impurity[left] = _variance(total, nodes.square[left], middle - start)
+    nodes.impurity[left + 1] = _variance(nodes.total[node] - total, square, end - middle)
+    if _improvement(nodes, node) >= -PURE:
+        return feature
+    nodes.end[left], nodes.start[left + 1] = start, end
+    return -1
+
+
+@_compiled
+def _partition(rows, values, threshold):
+    """Swaps rows until those to go left come first, and counts these; leaves them in the order scikit-learn does."""
+    left, right = 0, rows.size
+    while left < right:
+        if values[rows[left]] <= threshold:
+            left += 1
+        else:
+            right -= 1
+            rows[left], rows[right] = rows[right], rows[left]
+    return left
+
+
+@_compiled
+def _left_total(nodes, node, residual):
+    """Of the left child: its own if it is the smaller one, else what the rows of the right one leave of the node's."""
+    left, right = 2 * node + 1, 2 * node + 2
+    if nodes.end[left] - nodes.start[left] <= nodes.end[right] - nodes.start[right]:
+        return nodes.total[left]
+    total = nodes.total[node]
+    for place in range(nodes.end[right] - 1, nodes.start[right] - 1, -1):
+        total -= residual[nodes.rows[place]]
+    return total
+
+
+@_compiled
+def _improvement(nodes, node):
+    """What the split takes off the variance of all rows, in this order."""
+    left, right = 2 * node + 1, 2 * node + 2
+    size = nodes.end[node] - nodes.start[node]
+    rest = nodes.impurity[node] - (nodes.end[right] - nodes.start[right]) / size * nodes.impurity[right]
+    return size / nodes.rows.size * (rest - (nodes.end[left] - nodes.start[left]) / size * nodes.impurity[left])
+
+
+@_compiled
+def _hand_down(columns, residual, nodes, node):
+    """Rows to the children, and all that these need to be split."""
+    for child in (2 * node + 1, 2 * node + 2):
+        for row in nodes.rows[nodes.start[child] : nodes.end[child]]:
+            nodes.of_row[row] = child
+    if 2 * node + 1 < INNER:
         _part(columns.lists, nodes, node)
         if columns.bins.shape[0]:
             _gather_children(columns, residual, nodes, node)
-    return gain
 
 
 @_compiled
@@ -339,11 +521,22 @@ def _gather_children(columns, residual, nodes, node):
 
 
 @_compiled
-def _best_edge(columns, nodes, node):
+def _filled(sums):
+    """The first and last bin that have rows."""
+    first, final = 0, BINS - 1
+    while sums[first, 1] == 0:
+        first += 1
+    while sums[final, 1] == 0:
+        final -= 1
+    return first, final
+
+
+@_compiled
+def _best_edge(columns, nodes, node, varied):
     """As `_best_gap`, between neighbouring bins that have rows of the node."""
     total, size = nodes.total[node], nodes.end[node] - nodes.start[node]
     best, best_feature, threshold = -np.inf, -1, 0.0
-    for feature in nodes.features:
+    for feature in varied:
         sums = nodes.sums[node, feature]
         left, rows, last = 0.0, 0, -1
         for bin in range(BINS):

@@ -1,7 +1,8 @@
 """Gradient boosted trees that tell a factor from codes, as scikit-learn's `GradientBoostingClassifier` by default.
 
-Three engines. `exact` is scikit-learn's algorithm compiled, on columns that are sorted once for all factors; it
-differs from `sklearn` only in how equal splits are drawn. `histogram` splits between at most 256 bins a column, which
+Three engines. `exact` is scikit-learn's algorithm compiled, on columns that are sorted once for all factors; a seed
+gives the trees of `sklearn`, unless a column has equal values, whose order decides between equal splits by rounding
+errors: then trees differ as those of two seeds. `histogram` splits between at most 256 bins a column, which
 loses nothing when a column has no more values than that, further than 1e-7 apart.
 """
 
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.special import logit
+from scipy.stats import gmean
 from sklearn.ensemble import GradientBoostingClassifier
 
 Trees = Literal["exact", "sklearn", "histogram"]
@@ -61,12 +64,21 @@ def _sklearn(train: np.ndarray, test: np.ndarray) -> Fit:
 
 
 def _exact(train: np.ndarray, test: np.ndarray) -> Fit:
+    """Columns of few values lose nothing to bins, which add rows of equal value at once, as scikit-learn does."""
+    if all(_few(code) for code in train.T):
+        return _histogram(train, test)
     order = np.argsort(train, axis=0, kind="stable").T
     return _boosting(train, test, order, *(np.zeros((0, 0), kind) for kind in (np.uint8, np.float32, np.float32)))
 
 
 def _histogram(train: np.ndarray, test: np.ndarray) -> Fit:
     return _boosting(train, test, np.arange(len(train))[None], *binned(train))
+
+
+def _few(code: np.ndarray) -> bool:
+    """Whether a column's values come again, twice on average, and no more than bins are, none of them nearly equal."""
+    values = np.unique(code)
+    return len(values) <= min(BINS, len(code) // 2) and bool((values[1:] > values[:-1] + NEARLY_EQUAL).all())
 
 
 def _boosting(
@@ -81,11 +93,22 @@ def _boosting(
 
     def fit(labels: np.ndarray, seed: int) -> Fitted:
         values, codes = np.unique(labels, return_inverse=True)
-        rng = np.random.default_rng(seed)
-        importance, *raw = boosting.boosted(columns, test, codes, len(values), ROUNDS, rng)
+        first = _first_scores(np.bincount(codes) / len(codes))
+        seeds = _seeds(seed, (ROUNDS, len(first)))
+        importance, *raw = boosting.boosted(columns, test, codes, first, seeds)
         return Fitted(_shares(importance), *(values[_choice(scores)] for scores in raw))
 
     return fit
+
+
+def _first_scores(shares: np.ndarray) -> np.ndarray:
+    """Those of the shares of the classes (classes,); of two classes the log odds of the second alone."""
+    return logit(shares[1:]) if len(shares) == 2 else np.log(shares / gmean(shares))
+
+
+def _seeds(seed: int, shape: tuple[int, int]) -> np.ndarray:
+    """Of the trees of each round, as scikit-learn draws them."""
+    return np.random.RandomState(seed).randint(0, 2**31 - 1, size=shape)
 
 
 def _shares(importance: np.ndarray) -> np.ndarray:
