@@ -1,5 +1,6 @@
 """Small ledgers for tests: real folders, made-up rows."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from disentune import documents
+from disentune import cli, documents
 from disentune.config import TrialConfig, nested
 from disentune.ledger import Run, Status
 
@@ -61,6 +62,24 @@ class RunMaker:
         for row in rows:
             folder.append_row({"step": row["step"], "metrics": {k: v for k, v in row.items() if k != "step"}})
         return config.id
+
+
+@pytest.fixture
+def disentune(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command in a temporary folder and gives (exit code, what it printed, what it complained)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli.out, "width", 300)  # whatever the terminal of whoever runs the tests
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["disentune", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        printed = capsys.readouterr()
+        return exit_.value.code or 0, printed.out, printed.err
+
+    return call
 
 
 @pytest.fixture

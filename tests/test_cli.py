@@ -1,33 +1,15 @@
 """What other programs call keeps its shape, and every wrong input gets one message and exit code 2."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from disentune import cli, load
-from disentune.cli import main
+from disentune import load
 from disentune.ledger import Run
 from simulator import simulate, sweep_file
 
 QUICKSTART = Path(__file__).parents[1] / "sweeps" / "quickstart.yaml"
-
-
-@pytest.fixture
-def disentune(capsys, monkeypatch, tmp_path):
-    """Runs a command in a temporary folder and gives (exit code, what it printed, what it complained)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli.out, "width", 300)  # whatever the terminal of whoever runs the tests
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["disentune", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        printed = capsys.readouterr()
-        return exit_.value.code or 0, printed.out, printed.err
-
-    return call
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import io
 import json
 import pickle
 import shutil
-import sys
 import zipfile
 from dataclasses import replace
 
@@ -14,29 +13,12 @@ from rich.console import Console
 
 from disentune import arrays as arrays_module
 from disentune import cli, display, rescore
-from disentune.cli import main
 from disentune.errors import DataError
 from disentune.ledger import Run
 from disentune.metrics import METRICS, score
 from disentune.rescore import udr_of_run
 from metric_examples import factors_of, noisy
 from simulator import simulate, sweep_file
-
-
-@pytest.fixture
-def disentune(capsys, monkeypatch, tmp_path):
-    """Runs a command in a temporary folder and gives (exit code, what it printed, what it complained)."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli.out, "width", 300)  # whatever the terminal of whoever runs the tests
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["disentune", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        printed = capsys.readouterr()
-        return exit_.value.code or 0, printed.out, printed.err
-
-    return call
 
 
 @pytest.fixture(scope="module")

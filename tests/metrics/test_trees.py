@@ -281,15 +281,17 @@ def test_rounding_errors_are_no_importance():
 @pytest.mark.parametrize("classes", [2, 3, 8])
 @pytest.mark.parametrize("seed", [0, 1, 2**32 - 1])
 def test_a_seed_gives_the_trees_of_scikit_learn(classes, seed):
-    same(*representation(200, (classes, 4), 20, 0.1 * (seed % 2)), [0], 130, seed)
+    assert_same_trees(*representation(200, (classes, 4), 20, 0.1 * (seed % 2)), [0], 130, seed)
 
 
 def test_alike_and_constant_codes_give_the_trees_of_scikit_learn():
     codes, factors = representation(200, (2, 5), 20)
-    same(np.hstack([np.ones((200, 1)), codes, codes[:, ::-1], np.zeros((200, 2)), -codes]), factors, [0, 1], 150)
+    assert_same_trees(
+        np.hstack([np.ones((200, 1)), codes, codes[:, ::-1], np.zeros((200, 2)), -codes]), factors, [0, 1], 150
+    )
 
 
-def same(codes, factors, columns, n, seed=1):
+def assert_same_trees(codes, factors, columns, n, seed=1):
     """Importances and labels told of factors are those of scikit-learn."""
     exact, sklearn = (prepared(codes[:n], codes[n:], engine) for engine in ("exact", "sklearn"))
     for column in columns:
@@ -502,9 +504,9 @@ def _double(x):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ENTANGLED)
 def test_a_pair_of_entangled_factors_has_the_trees_of_scikit_learn(name):
-    same(*representation(3000, EIGHTS, *ENTANGLED[name]), [0, 1], 2000)
+    assert_same_trees(*representation(3000, EIGHTS, *ENTANGLED[name]), [0, 1], 2000)
 
 
 @pytest.mark.slow
 def test_factors_of_forty_and_thirty_two_values_have_the_trees_of_scikit_learn():
-    same(*representation(3000, DSPRITES, 15), [0, 2, 3], 2000)
+    assert_same_trees(*representation(3000, DSPRITES, 15), [0, 2, 3], 2000)
