@@ -64,6 +64,12 @@ class RunMaker:
         return config.id
 
 
+@pytest.fixture(autouse=True)
+def no_data_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that reads files says where; what a command sets is gone after it."""
+    monkeypatch.setenv("DISENTUNE_DATA", "")
+
+
 @pytest.fixture
 def disentune(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -11,7 +11,7 @@ import disentune
 
 ROOT = Path(disentune.__file__).parent
 LAYERS = [
-    ("errors", "randomness", "process", "environment"),
+    ("errors", "randomness", "process", "environment", "terminal"),
     ("documents", "plugin"),
     ("gaussian", "initialise", "pairs", "parameters", "schedules", "settings", "transforms"),
     ("data", "models", "recon", "frameworks", "metrics"),
@@ -21,7 +21,7 @@ LAYERS = [
     ("schedule", "segment", "plan", "results"),
     ("planner", "report", "rescore"),
     ("display", "trainable", "search", "tracking"),
-    ("sweep",),
+    ("sweep", "cli_data"),
     ("cli", "__init__"),
 ]
 """From the bottom up. A module imports from layers below its own, never from its own or above."""

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disentune.config import Invalid, TrialConfig, flattened, nested
+from disentune.data import DATASETS
 from disentune.frameworks import FRAMEWORKS
+from disentune.transforms import Pixels
 
 TREE = {
     "dataset": {"name": "xysquares", "image_size": 24, "square_size": 4, "spacing": 4, "grid_size": 6},
@@ -45,8 +47,8 @@ def mistakes(tree):
 
 def test_the_id_is_the_hash_of_the_canonical_json_and_never_changes():
     canonical = (
-        '{"dataset":{"grid_size":6,"image_size":24,"name":"xysquares","rgb":true,"spacing":4,"square_size":4,"squares":3,'
-        '"transform":"standardise"},'
+        '{"dataset":{"grid_size":6,"image_size":24,"name":"xysquares","noise":0.0,"rgb":true,"spacing":4,"square_size":4,'
+        '"squares":3,"statistics":"computed","transform":"standardise"},'
         '"evaluation":{"every":300,"fast_table":15000,'
         '"metrics":[{"bins":20,"codes":"mean","every":null,"name":"mig","samples":10000,"size":"full"}],"table":50000},'
         '"framework":{"beta":0.001,"name":"beta_vae"},'
@@ -57,7 +59,7 @@ def test_the_id_is_the_hash_of_the_canonical_json_and_never_changes():
         '"training":{"batch_size":64,"compile":false,"device":"cpu","learning_rate":0.001,"log_every":100,"steps":1500,"threads":1}}'
     )
     assert json.dumps(config().tree(), sort_keys=True, separators=(",", ":")) == canonical
-    assert config().id == hashlib.sha256(canonical.encode()).hexdigest()[:16] == "c10f846524b882e5"
+    assert config().id == hashlib.sha256(canonical.encode()).hexdigest()[:16] == "1abc7dc803b16885"
 
 
 def test_defaults_written_out_give_the_same_id():
@@ -466,3 +468,39 @@ def test_loss_keys_are_those_of_the_framework():
     assert keys == ["loss", "recon", "kl", "loss_sum", "recon_sum", "kl_sum"]
     control = TrialConfig.parse(changed() | {"framework": {"name": "control_vae", "kl_target": 3}})
     assert "watch_beta" in control.loss_keys()
+
+
+# ---- what becomes of a data set's images
+
+
+def test_a_misspelt_key_of_every_data_set_is_recognised():
+    found = mistakes(changed(dataset__nois=0.1))
+    assert found["dataset.nois"].endswith("transform, statistics, noise Did you mean 'noise'?")
+
+
+def test_noise_is_a_share_of_the_range():
+    assert config(dataset__noise=0.1).pixels.noise == 0.1
+    assert mistakes(changed(dataset__noise=1.5)) == {"dataset.noise": "must be <= 1"}
+    assert config(dataset__noise=0).id == config().id
+
+
+def test_noise_changes_the_trial():
+    assert config(dataset__noise=0.1).id != config().id
+
+
+def test_points_have_no_pixels():
+    points = {"name": "pinwheel", "noise": 0.1, "transform": "unit"}
+    found = mistakes(TREE | {"dataset": points, "recon": {"name": "bce"}})
+    assert found["dataset.noise"] == "is added to pixels, but 'pinwheel' holds points; leave it away"
+    assert found["recon.name"] == "'bce' needs targets in [0, 1], but 'pinwheel' holds points"
+
+
+def test_published_constants_must_exist():
+    found = mistakes(TREE | {"dataset": {"name": "sprites2d", "statistics": "published"}})
+    text = "must be computed: no published constants of 'sprites2d' with these parameters are known"
+    assert found["dataset.statistics"] == text
+
+
+def test_no_data_set_has_a_parameter_of_a_name_that_all_have():
+    for dataset in DATASETS:
+        assert not set(dataset.params.model_fields) & set(Pixels.model_fields)

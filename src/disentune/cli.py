@@ -1,4 +1,4 @@
-"""The command line: list, plan, run, resume, status, results, score, train. Prints for people, or JSON with --json."""
+"""The command line: list, plan, run, resume, status, results, score, data, train. For people, or JSON with --json."""
 
 import json
 import os
@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from disentune import cli_data
 from disentune.errors import ConfigError, DisentuneError
+from disentune.terminal import AsJson, err, out, print_json, progress_bar
 
 app = typer.Typer(
     name="disentune",
@@ -25,10 +26,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-out = Console(highlight=False, soft_wrap=True)
-if not out.is_terminal and "COLUMNS" not in os.environ:
-    out.width = 300  # a file or pipe has no edge at 80
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+app.add_typer(cli_data.app)
 
 INTERRUPTED = 130
 
@@ -46,7 +44,6 @@ Name = Annotated[str, typer.Option(help="Name of the run; the same name goes on 
 Storage = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
 Address = Annotated[str | None, typer.Option(help="Ray cluster to join: auto, or its address. Default: a local Ray.")]
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 DEFAULT_STORAGE = Path("runs")
 
 
@@ -75,10 +72,6 @@ def main() -> None:
         sys.exit(INTERRUPTED)
 
 
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1, allow_nan=False))  # noqa: T201
-
-
 # ---- list
 
 
@@ -102,7 +95,7 @@ def list_(
     shown = {key: catalogue for key, catalogue in catalogues.items() if kind in (None, key)}
     listing = {key: {plugin.name: summary(plugin) for plugin in catalogue} for key, catalogue in shown.items()}
     if as_json:
-        _print_json(listing)
+        print_json(listing)
         return
     for title, catalogue in shown.items():
         out.print(f"[bold]{title}[/]")
@@ -193,24 +186,30 @@ def plan(
     Example: disentune plan sweeps/quickstart.yaml --probe
     """
     from disentune import space
-    from disentune.plan import cost
+    from disentune.plan import cost, unprepared
 
     try:
         read = space.read(sweep, set_ or ())
         run = _run_folder(storage, read.name, name)
         planned = _planned(read, run, only, limit)
+        missing = unprepared(planned)
+        if missing and probe:
+            raise ConfigError(f"--probe needs the data: {'; '.join(source.command for source in missing)}")
     except ConfigError as error:
         if as_json:
-            _print_json(_unplannable(sweep, error))
+            print_json(_unplannable(sweep, error))
             raise typer.Exit(2) from None
         raise
     estimate = cost(read, planned, probe) if probe or not as_json else None
     if as_json:
         timing = {"seconds": estimate.seconds, "disk_bytes": estimate.disk} if estimate else {}
-        _print_json(planned.as_json() | timing)
+        print_json(planned.as_json() | timing)
         return
     assert estimate is not None
     _show_plan(planned, estimate, run, read)
+    for source in missing:
+        text = f"{source.key} is not prepared; a run does it first. Or do it now: {source.command}"
+        out.print(f"note: {text}", markup=False)
 
 
 def _unplannable(sweep: Path, error: ConfigError) -> dict[str, Any]:
@@ -293,6 +292,8 @@ def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str
     planned = _planned(sweep, run, only, limit, retry_failed)
     _show_plan(planned, cost(sweep, planned, probe=False), run, sweep)
     _assert_writable(run.path)
+    if not address:  # else each node prepares its own
+        _prepare_data(planned)
     again = shlex.join(["disentune", *sys.argv[1:]]) if only or limit else f"disentune resume {_shown(run.path)}"
     objective = sweep.settings.objective.metric if sweep.settings.objective else None
     try:
@@ -307,6 +308,16 @@ def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str
         raise typer.Exit(0 if by_budget else INTERRUPTED)
     _summary(run)
     raise typer.Exit(1 if ending.failed else 0)
+
+
+def _prepare_data(planned: Any) -> None:
+    from disentune.data.preparing import prepare
+    from disentune.plan import unprepared
+
+    for source in unprepared(planned):
+        with progress_bar() as say:
+            about = prepare(source, say=say)
+        out.print(f"prepared {source.key}: {about.count:,} images", markup=False)
 
 
 def _assert_writable(path: Path) -> None:
@@ -365,7 +376,7 @@ def status(run: RunName, storage: Storage = DEFAULT_STORAGE, as_json: AsJson = F
     trials = [(folder, folder.status(), folder.tree()["training"]["steps"]) for folder in found.trials()]
     live = found.is_running()
     if as_json:
-        _print_json({"running": live, "trials": [_status_json(*trial) for trial in trials]})
+        print_json({"running": live, "trials": [_status_json(*trial) for trial in trials]})
         return
     show_status(out, _shown(found.path), live, trials)
     if not live and any(not state.final for _, state, _ in trials):
@@ -397,7 +408,7 @@ def results(
 
     loaded = tables.read(find_run(run, storage))
     if as_json:
-        _print_json(tables.as_json(loaded))
+        print_json(tables.as_json(loaded))
     elif csv:
         loaded.rows.to_csv(sys.stdout, index=False)
     elif parquet:
@@ -523,7 +534,7 @@ def _score_arrays(path: Path, names: list[str] | None, sets: list[str], seed: in
             out.print(score_lines(name, outcome.numbers, outcome.reason, outcome.seconds, widths), markup=False)
             out.file.flush()
     if as_json:
-        _print_json(arrays.arrays_as_json(outcomes, left_out, len(table.codes), seed, size))
+        print_json(arrays.arrays_as_json(outcomes, left_out, len(table.codes), seed, size))
     elif left_out:
         reasons = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
         out.print(f"left out: {reasons}", markup=False)
@@ -550,7 +561,7 @@ def _score_run(
     )  # fmt: skip
     notes += [f"{one.trial_id}, {name}: {reason}" for one in scores.trials for name, reason in one.reasons.items()]
     if as_json:
-        _print_json(rescore.run_as_json(scores, asked, notes, size))
+        print_json(rescore.run_as_json(scores, asked, notes, size))
     else:
         out.print(frame_table(scores.frame, list(scores.frame.columns)))
         for note in notes:
@@ -566,10 +577,12 @@ def train(sweep: SweepPath, set_: Sets = None, only: Only = None, as_json: AsJso
     Example: disentune train sweeps/quickstart.yaml --only "arm == 'rescued'" --set training.steps=300
     """
     from disentune import process, space
+    from disentune.data.store import use_root
     from disentune.training import Training
 
     read = space.read(sweep, set_ or ())
     config = _first_selected(read, only)
+    use_root(read.settings.data.root)
     process.prepare(config.training.threads, config.training.device)
     err.print(f"trial {config.id}: {config.training.steps} steps", markup=False)
     for progress in Training(config).run():

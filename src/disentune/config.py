@@ -19,6 +19,7 @@ from disentune.parameters import Mistake, validated
 from disentune.plugin import Catalogue, Count, Frozen, Metric, Representation, Setting
 from disentune.recon import RECONS
 from disentune.schedules import Constant, Scheduled
+from disentune.transforms import Pixels
 
 ID_LENGTH = 16
 
@@ -133,7 +134,6 @@ PLUGIN_SECTIONS: dict[str, Catalogue] = {
 PLAIN_SECTIONS: dict[str, type[Frozen]] = {"training": Training, "evaluation": Evaluation}
 SECTIONS = (*PLUGIN_SECTIONS, *PLAIN_SECTIONS, "loss_scale")
 LOSS_SCALES = ("sum", "mean")
-TRANSFORMS = ("standardise", "unit")
 WATCHED = "watch_"
 """Begins the key of a number in a row that is neither a loss nor a metric: `watch_beta`."""
 
@@ -143,7 +143,7 @@ class TrialConfig:
     """One point of a sweep. Equal configs give equal rows."""
 
     dataset: Named
-    transform: Literal["standardise", "unit"]
+    pixels: Pixels
     model: Named
     framework: Named
     recon: Named
@@ -156,7 +156,7 @@ class TrialConfig:
     def tree(self) -> dict[str, Any]:
         """The canonical nested form: every default written out."""
         tree = {
-            "dataset": {**self.dataset.tree(), "transform": self.transform},
+            "dataset": {**self.dataset.tree(), **self.pixels.model_dump()},
             "model": self.model.tree(),
             "framework": self.framework.tree(),
             "recon": self.recon.tree(),
@@ -214,21 +214,23 @@ class TrialConfig:
         """Raises Invalid with every mistake found."""
         mistakes: list[Mistake] = []
         tree = dict(tree)
-        transform, tree["dataset"] = _split_transform(tree.get("dataset", {}), mistakes)
+        pixels, tree["dataset"] = _split_pixels(tree.get("dataset", {}), mistakes)
         for key in tree.keys() - {*SECTIONS, "seed"}:
             mistakes.append(Mistake(key, f"unknown key.{did_you_mean(key, SECTIONS)} Known: {', '.join(SECTIONS)}"))
         named = {key: _named(plugins, tree.get(key, {}), key, mistakes) for key, plugins in PLUGIN_SECTIONS.items()}
+        of_dataset = [mistake.key.startswith("dataset.") for mistake in mistakes]
+        mistakes = [_with_shared_keys(m, Pixels) if own else m for m, own in zip(mistakes, of_dataset, strict=True)]
         plain = {key: validated(kind, tree.get(key, {}), key, mistakes) for key, kind in PLAIN_SECTIONS.items()}
         metrics = _metrics(plain["evaluation"], mistakes)
         scale = _one_of("loss_scale", tree.get("loss_scale"), LOSS_SCALES, mistakes)
         seed = tree.get("seed")
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
             mistakes.append(Mistake("seed", "must be a whole number >= 0", seed, True))
-        mistakes += _mismatches(transform, training=plain["training"], **named)
+        mistakes += _mismatches(pixels, training=plain["training"], **named)
         mistakes += _too_large(metrics, plain["evaluation"], named["dataset"])
         if mistakes:
             raise Invalid(mistakes)
-        return cls(transform=transform, metrics=metrics, loss_scale=scale, seed=seed, **named, **plain)  # type: ignore
+        return cls(pixels=pixels, metrics=metrics, loss_scale=scale, seed=seed, **named, **plain)  # type: ignore
 
 
 def _without_minus_zero(value: Any) -> Any:
@@ -246,13 +248,13 @@ def _one_of(key: str, value: Any, known: tuple[str, ...], mistakes: list[Mistake
     return value
 
 
-def _split_transform(section: Any, mistakes: list[Mistake]) -> tuple[Any, Any]:
-    """`dataset.transform` belongs to every data set, so no plug-in has to declare it."""
+def _split_pixels(section: Any, mistakes: list[Mistake]) -> tuple[Pixels | None, Any]:
+    """What belongs to every data set, so that no plug-in has to declare it."""
     if not isinstance(section, Mapping):
-        return TRANSFORMS[0], section
-    transform = section.get("transform", TRANSFORMS[0])
-    _one_of("dataset.transform", transform, TRANSFORMS, mistakes)
-    return transform, {key: value for key, value in section.items() if key != "transform"}
+        return Pixels(), section
+    own = {key: value for key, value in section.items() if key in Pixels.model_fields}
+    rest = {key: value for key, value in section.items() if key not in own}
+    return validated(Pixels, own, "dataset", mistakes), rest
 
 
 def _named(catalogue: Catalogue, section: Any, prefix: str, mistakes: list[Mistake]) -> Named | None:
@@ -361,7 +363,7 @@ def _expanded(entry: Any, evaluation: Evaluation, mistakes: list[Mistake]) -> li
     params = {name: value for name, value in own.items() if name not in When.model_fields} if own else entry
     found: list[Mistake] = []
     named = _named(METRICS, params, key, found)
-    mistakes += [_with_shared_keys(mistake) for mistake in found]
+    mistakes += [_with_shared_keys(mistake, When) for mistake in found]
     if not named or not when:
         return []
     every = 0 if when.every == "end" else when.every or evaluation.every or 0
@@ -373,14 +375,12 @@ def _expanded(entry: Any, evaluation: Evaluation, mistakes: list[Mistake]) -> li
     return [Scored(in_size[size], size, kind, every) for size, every in sizes for kind in kinds]
 
 
-def _with_shared_keys(mistake: Mistake) -> Mistake:
-    """A metric's list of known keys, completed."""
+def _with_shared_keys(mistake: Mistake, shared: type[Frozen]) -> Mistake:
+    """A plug-in's list of known keys, completed by those that all of its kind have."""
     if not mistake.text.startswith("unknown key"):
         return mistake
-    wrong = mistake.key.rsplit(".", 1)[-1]
-    return mistake._replace(
-        text=f"{mistake.text}, {', '.join(When.model_fields)}{did_you_mean(wrong, When.model_fields)}"
-    )
+    wrong, known = mistake.key.rsplit(".", 1)[-1], shared.model_fields
+    return mistake._replace(text=f"{mistake.text}, {', '.join(known)}{did_you_mean(wrong, known)}")
 
 
 def _representations(codes: str | None, metric: Metric) -> tuple[Any, ...]:
@@ -394,15 +394,20 @@ def _without_name(section: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mismatches(
-    transform: str, dataset: Any, model: Any, framework: Any, recon: Any, training: Any
+    pixels: Pixels | None, dataset: Any, model: Any, framework: Any, recon: Any, training: Any
 ) -> Iterable[Mistake]:
     """Sections that are right by themselves and wrong together."""
     if framework and training:
         yield from _clashes(framework, training.steps)
-    if recon and recon.plugin.needs_unit_range(recon.params) and transform != "unit":
+    unit_range = bool(recon and recon.plugin.needs_unit_range(recon.params))
+    if unit_range and pixels and pixels.transform != "unit":
         yield Mistake("recon.name", f"'{recon.name}' needs targets in [0, 1]: set dataset.transform: unit")
     if not dataset:
         return
+    if unit_range and dataset.plugin.points:
+        yield Mistake("recon.name", f"'{recon.name}' needs targets in [0, 1], but '{dataset.name}' holds points")
+    if pixels:
+        yield from _refused_pixels(pixels, dataset)
     shape = dataset.plugin.shape(dataset.params)
     for key, named in (("model.name", model), ("recon.name", recon)):
         if named:
@@ -411,6 +416,14 @@ def _mismatches(
         yield from _refusal("framework", framework, _setting(dataset, model, training))
     if framework:
         yield from _refused_pairs(framework, dataset.plugin.factor_sizes(dataset.params))
+
+
+def _refused_pixels(pixels: Pixels, dataset: Named) -> Iterable[Mistake]:
+    if pixels.noise and dataset.plugin.points:
+        yield Mistake("dataset.noise", f"is added to pixels, but '{dataset.name}' holds points; leave it away")
+    if pixels.statistics == "published" and dataset.plugin.published(dataset.params) is None:
+        text = f"must be computed: no published constants of '{dataset.name}' with these parameters are known"
+        yield Mistake("dataset.statistics", text)
 
 
 def _refused_pairs(framework: Named, sizes: tuple[int, ...]) -> Iterable[Mistake]:

@@ -16,10 +16,9 @@ from disentune.ledger import Status, TrialFolder
 from disentune.plan import Cost, Plan
 from disentune.planner import Planner, Trial
 from disentune.space import domains
+from disentune.terminal import PLAIN_INTERVAL_S
 
 T = TypeVar("T")
-PLAIN_INTERVAL_S = 10.0
-"""How often progress is said where there is no terminal to draw on."""
 REDRAW_S = 0.5
 
 

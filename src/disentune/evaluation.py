@@ -16,9 +16,9 @@ from disentune.data.factors import FactorGrid
 from disentune.errors import DataError
 from disentune.metrics import scored as scores_of
 from disentune.metrics.table import table_of
-from disentune.plugin import AutoEncoder, FactorImages, Representation, Table
+from disentune.plugin import AutoEncoder, Representation, Table
 from disentune.randomness import stream
-from disentune.transforms import Transform
+from disentune.transforms import Inputs
 
 CHUNK = 512
 
@@ -28,23 +28,14 @@ class Trained:
     """What an evaluation looks at."""
 
     model: AutoEncoder
-    data: FactorImages
-    transform: Transform
+    images: Inputs
+    """Called without a generator, so that an image has the same noise wherever an evaluation meets it."""
     recon: Named
     seed: int
 
     @property
     def grid(self) -> FactorGrid:
-        return FactorGrid(self.data.factor_names, self.data.factor_sizes)
-
-    def images(self, indices: np.ndarray) -> Tensor:
-        return self.transform(self._noisy(indices) if self.data.noisy else self.data.images(indices))
-
-    def _noisy(self, indices: np.ndarray) -> np.ndarray:
-        """One by one, so that an image has the same noise wherever and whenever an evaluation meets it."""
-        rngs = (stream(self.seed, "evaluation/images", int(index)) for index in indices)
-        pairs = zip(indices[:, None], rngs, strict=True)
-        return np.concatenate([self.data.images(index, rng) for index, rng in pairs])
+        return FactorGrid(self.images.data.factor_names, self.images.data.factor_sizes)
 
 
 @dataclass(frozen=True)

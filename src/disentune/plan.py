@@ -3,7 +3,7 @@
 import io
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,14 +11,16 @@ import torch
 
 from disentune import process, space
 from disentune.config import TrialConfig, flattened
+from disentune.data.store import about_of, use_root
 from disentune.environment import differences, environment
-from disentune.errors import ConfigError
+from disentune.errors import ConfigError, DataError
 from disentune.evaluation import evaluated
 from disentune.ledger import Run, Status, TrialFolder, is_final
+from disentune.plugin import AutoEncoder, Source
 from disentune.settings import NoScheduler, OptunaSearch
 from disentune.space import Point
 from disentune.sweepfile import SweepFile
-from disentune.training import Training
+from disentune.training import Training, built_model
 
 PROBE_STEPS = 30
 
@@ -34,6 +36,8 @@ class Plan:
     continuing: dict[str, int]
     arms: dict[str, int]
     warnings: list[str] = field(default_factory=list)
+    sources: tuple[Source, ...] = ()
+    """Prepared data that the unfinished trials read."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -51,6 +55,7 @@ def make_plan(
     sweep: SweepFile, run: Run, wanted: Callable[[Point], bool] = lambda point: True, retry_failed: bool = False
 ) -> Plan:
     """Checks every point, then compares the sweep with the ledger. Raises ConfigError with every problem."""
+    use_root(sweep.settings.data.root)
     space.check(sweep)
     folders = {folder.id: folder for folder in run.trials()}
     statuses = _sound_statuses(folders)
@@ -71,7 +76,24 @@ def make_plan(
     done = len(begun) - len(continuing)
     arms = {arm: sum(arm in point.arms for point in points) for arm in sweep.arms}
     new = len(points) - done - len(continuing)
-    return Plan(sweep.name, len(points), done, new, continuing, arms, _warnings(run, sweep, statuses))
+    finished = {config.id for config, _ in begun} - continuing.keys()
+    sources = _sources(point.config for point in points if point.config.id not in finished)
+    return Plan(sweep.name, len(points), done, new, continuing, arms, _warnings(run, sweep, statuses), sources)
+
+
+def _sources(configs: Iterable[TrialConfig]) -> tuple[Source, ...]:
+    """Each once."""
+    datasets = [config.dataset for config in configs]
+    found = {source.key: source for dataset in datasets for source in dataset.plugin.sources(dataset.params)}
+    return tuple(found.values())
+
+
+def unprepared(plan: Plan) -> list[Source]:
+    """What must be prepared before a trial can start. ConfigError when the root is unknown or something is damaged."""
+    try:
+        return [source for source in plan.sources if about_of(source) is None]
+    except DataError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _sound_statuses(folders: dict[str, TrialFolder]) -> dict[str, Status]:
@@ -115,7 +137,11 @@ def _suggested_plan(sweep: SweepFile, run: Run, statuses: dict[str, Status]) -> 
     continuing = {id: status.step for id, status in statuses.items() if not status.final}
     done = sum(status.final for status in statuses.values())
     new = max(0, sum(arms.values()) - done - len(continuing))
-    return Plan(sweep.name, done + new + len(continuing), done, new, continuing, arms, _warnings(run, sweep, statuses))
+    corners = (space.trial_config(flat, 0) for arm in sweep.arms for flat in space.corners(sweep, arm))
+    return Plan(
+        sweep.name, done + new + len(continuing), done, new, continuing, arms,
+        _warnings(run, sweep, statuses), _sources(corners) if new or continuing else (),
+    )  # fmt: skip
 
 
 def _search_identity(sweep: SweepFile) -> Any:
@@ -189,9 +215,8 @@ def cost(sweep: SweepFile, plan: Plan, probe: bool) -> Cost:
         flats = itertools.islice(space.corners(sweep, arm), 1)
         config = space.trial_config(next(flats) | {"training.device": "cpu"}, 0)
         try:
-            training = Training(config)
-            disk += trials * _checkpoint_size(training) * kept
-            seconds += trials * _trial_seconds(training) if probe else 0
+            disk += trials * _checkpoint_size(built_model(config)) * kept
+            seconds += trials * _trial_seconds(Training(config)) if probe else 0
         except Exception as error:  # a model too large, or a user's own plug-in, may fail in any way
             raise ConfigError(f"arms.{arm}: its first trial fails here: {_first_line(error)}") from error
     return Cost(seconds * share if probe else None, int(disk))
@@ -201,10 +226,10 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def _checkpoint_size(training: Training) -> int:
+def _checkpoint_size(model: AutoEncoder) -> int:
     """Weights and Adam's two moments."""
     buffer = io.BytesIO()
-    torch.save(training.model.state_dict(), buffer)
+    torch.save(model.state_dict(), buffer)
     return 3 * len(buffer.getvalue())
 
 

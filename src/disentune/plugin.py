@@ -6,9 +6,10 @@ record in a package of theirs, named by its import path: `my_package.my_vae:FRAM
 
 import importlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -50,8 +51,9 @@ class FactorImages(Protocol):
     factor_sizes: tuple[int, ...]
     shape: Shape
     mean: tuple[float, ...]
-    """Per channel, of pixels in [0, 1]."""
+    """Per channel, of pixels in [0, 1]: the mean over all images of an image's mean."""
     std: tuple[float, ...]
+    """Per channel: the mean over all images of an image's unbiased standard deviation."""
     categorical: tuple[str, ...]
     """Names of the factors whose values have no order, such as a shape."""
     noisy: bool
@@ -60,8 +62,67 @@ class FactorImages(Protocol):
     def __len__(self) -> int: ...
 
     def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """uint8 (n, c, h, w); `rng` only serves data sets whose images are noisy."""
+        """uint8 (n, c, h, w), or float32 when the data set holds points.
+
+        Of a noisy data set: drawn anew with `rng`; without it each image always has the same noise, its own.
+        """
         ...
+
+
+class Statistics(NamedTuple):
+    """Per channel, of pixels in [0, 1], as `FactorImages` defines them."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that a data set is made from."""
+
+    name: str
+    """As it is published; or the path of a user's own file, absolute or below the data root."""
+    urls: tuple[str, ...] = ()
+    """The same file in several places, tried in this order."""
+    md5: str = ""
+    """Of the whole file, where it is known; a download is held to it."""
+    also: tuple[str, ...] = ()
+    """Other names under which a user may have it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files, and how they become one array of images in the order of the grid (`data/store.py`).
+
+    It is pickled with the data set, so its functions stand at the top of their modules.
+    """
+
+    name: str
+    """Of the data set that brings it: `disentune data prepare NAME` makes the array."""
+    files: tuple[File, ...]
+    read: Callable[[Sequence[Path]], Iterator[np.ndarray]]
+    """(where each file is) -> uint8 (m, c, h, w), chunk by chunk, never much at once; DataError if they are wrong."""
+    shape: Shape
+    count: int
+    variant: str = ""
+    """Tells the arrays apart that one data set can be made into: letters, digits and '_'."""
+    options: str = ""
+    """What follows the name in the command that makes this variant: `--set split=training`."""
+    binary: bool = False
+    """Whether every pixel is 0 or 255: stored as one bit."""
+    published: Statistics | None = None
+    """What the contents must have, whatever file they came in."""
+    tolerance: float = 1e-6
+    """How far the statistics may be from the published ones; larger where images are resized."""
+
+    @property
+    def key(self) -> str:
+        """Its folder below the data root."""
+        return f"{self.name}_{self.variant}" if self.variant else self.name
+
+    @property
+    def command(self) -> str:
+        return f"disentune data prepare {self.name} {self.options}".strip()
 
 
 @dataclass(frozen=True)
@@ -72,6 +133,12 @@ class Dataset:
     """Shape of an image; known before any image is made, so that a config can be checked for nothing."""
     factor_sizes: Callable[[Any], tuple[int, ...]]
     open: Callable[[Any], FactorImages]
+    sources: Callable[[Any], tuple[Source, ...]] = lambda params: ()
+    """What must be prepared before it can be opened."""
+    published: Callable[[Any], Statistics | None] = lambda params: None
+    """The statistics by which published experiments standardise: `dataset.statistics: published`."""
+    points: bool = False
+    """Whether it holds points instead of images: numbers of any size, not pixels."""
 
 
 # ---- models

@@ -1,12 +1,15 @@
 """Named streams of random numbers: what a stream gives depends on its name alone, never on who drew before.
 
 Philox (Salmon et al., SC 2011) is a counter-based generator: a key picks the sequence, a counter the place in it.
+SplitMix64 (Steele et al., OOPSLA 2014) gives many short sequences at once, on any device: the noise of each image.
 """
 
 import hashlib
 from functools import lru_cache
 
 import numpy as np
+import torch
+from torch import Tensor
 
 
 @lru_cache(maxsize=256)
@@ -29,3 +32,29 @@ def torch_seed(seed: int, purpose: str) -> int:
 def metric_rng(seed: int, name: str) -> np.random.Generator:
     """One metric's own stream, so that adding a metric changes no other number."""
     return stream(seed, f"metric/{name}")
+
+
+# ---- one sequence for each key
+
+
+def _signed(word: int) -> int:
+    return word - 2**64 if word >= 2**63 else word
+
+
+_GAMMA = _signed(0x9E3779B97F4A7C15)
+_ROUNDS = ((30, _signed(0xBF58476D1CE4E5B9)), (27, _signed(0x94D049BB133111EB)), (31, 1))
+
+
+def _mixed(words: Tensor) -> Tensor:
+    """SplitMix64's scrambling of int64 words, in place; overflow wraps around."""
+    for shift, factor in _ROUNDS:
+        words ^= (words >> shift) & (2 ** (64 - shift) - 1)  # torch shifts the sign in; the mask takes it out
+        words *= factor
+    return words
+
+
+def scrambled(keys: Tensor, count: int) -> Tensor:
+    """64 random bits each, int64 (n, count): row i depends on its key alone, int64 (n,)."""
+    seeds = _mixed(keys.clone())
+    steps = torch.arange(1, count + 1, device=keys.device) * _GAMMA
+    return _mixed(seeds[:, None] + steps)

@@ -13,6 +13,7 @@ import torch
 from disentune import evaluation, process, results
 from disentune.arrays import UDR, Asked
 from disentune.config import Invalid, TrialConfig, flattened, nested
+from disentune.data.store import use_root
 from disentune.errors import ConfigError, TrialError, unknown
 from disentune.evaluation import Encoded, Trained
 from disentune.ledger import Run, TrialFolder
@@ -136,6 +137,7 @@ def scores_of_run(
 
     `follow` is handed the trials and gives them back one by one, to show how far it is.
     """
+    use_root(run.sweep().settings.data.root)
     loaded = _finished(run, say)
     grouped = _groups(loaded, by) if compared else []
     folders = [run.trial(record.trial_id) for record in loaded.records]
@@ -247,8 +249,9 @@ def _groups(loaded: results.Results, by: Sequence[str] | None) -> list[list[str]
 
 
 def _assert_same_data(flats: list[dict[str, Any]]) -> None:
-    keys = {key for flat in flats for key in flat if key.startswith("dataset.") and key != "dataset.transform"}
-    for key in sorted(keys):
+    scales = {"dataset.transform", "dataset.statistics"}  # the same images in other units
+    keys = {key for flat in flats for key in flat if key.startswith("dataset.")}
+    for key in sorted(keys - scales):
         values = sorted({repr(flat.get(key)) for flat in flats})
         if len(values) > 1:
             text = f"{key} is {values[0]} in one trial of a group and {values[1]} in another"

@@ -11,12 +11,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from disentune.config import LOSS_SCALES, PLAIN_SECTIONS, PLUGIN_SECTIONS, TRANSFORMS, When
+from disentune.config import LOSS_SCALES, PLAIN_SECTIONS, PLUGIN_SECTIONS, When
 from disentune.metrics import METRICS
 from disentune.plugin import Catalogue, Frozen
 from disentune.schedules import Scheduled
 from disentune.settings import SCHEDULERS, SEARCHES, Settings
 from disentune.sweepfile import DOMAINS, MOST_SEEDS, NAME, SPACE_NAME, Domain
+from disentune.transforms import Pixels
 
 Schema = dict[str, Any]
 
@@ -169,7 +170,7 @@ def _when_named(name: str, schema: Schema) -> Schema:
 
 
 def _keys(section: str, plugin: Any) -> list[str]:
-    return ["name", *plugin.params.model_fields, *(["transform"] if section == "dataset" else [])]
+    return ["name", *plugin.params.model_fields, *(Pixels.model_fields if section == "dataset" else ())]
 
 
 def _leaves(section: str) -> dict[str, Schema]:
@@ -184,7 +185,7 @@ def _leaves(section: str) -> dict[str, Schema]:
         for key, leaf in _properties(plugin.params).items():
             options.setdefault(key, []).append(leaf)
     if section == "dataset":
-        options["transform"] = [{"enum": list(TRANSFORMS), "default": TRANSFORMS[0]}]
+        options |= {key: [leaf] for key, leaf in _properties(Pixels).items()}
     return {key: _any_of(leaves) for key, leaves in options.items()}
 
 

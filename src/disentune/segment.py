@@ -18,6 +18,7 @@ import torch
 
 from disentune import process
 from disentune.config import TrialConfig, flattened, nested
+from disentune.data.store import use_root
 from disentune.errors import TrialError
 from disentune.ledger import Run, Status, TrialFolder
 from disentune.settings import Objective, Plateau, Settings
@@ -124,6 +125,7 @@ class _Worker:
 
     def _training(self) -> Training:
         config = self.config()
+        use_root(self.settings.data.root)
         process.prepare(config.training.threads, config.training.device, self.settings.resources.gpu)
         step, state, notes = self.folder.checkpoints.newest()
         if step < self.segment.inherited:
@@ -132,7 +134,7 @@ class _Worker:
             )
         for note in notes:
             self._set_status("running", cause=note)
-        return Training(config, state)
+        return Training(config, state, self.settings.data.on_device)
 
     def _finished(self, training: Training, best: "Best") -> Report:
         if training.step == training.config.training.steps:

@@ -11,6 +11,7 @@ from typing import Any
 
 from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, flattened
 from disentune.errors import ConfigError, did_you_mean
+from disentune.transforms import Pixels
 
 EXAMPLE = "framework.name == 'beta_vae' and seed < 2"
 LONGEST = 1000
@@ -59,7 +60,7 @@ def select(expression: str, known: Iterable[str] = ()) -> Selection:
 
 def built_in_keys() -> frozenset[str]:
     """Every dotted key that a trial made of built-in plug-ins can have."""
-    keys = {"arm", "seed", "loss_scale", "dataset.transform"}
+    keys = {"arm", "seed", "loss_scale", *(f"dataset.{key}" for key in Pixels.model_fields)}
     for section, catalogue in PLUGIN_SECTIONS.items():
         keys |= {f"{section}.{key}" for plugin in catalogue for key in ("name", *plugin.params.model_fields)}
     for section, params in PLAIN_SECTIONS.items():

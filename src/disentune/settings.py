@@ -123,6 +123,20 @@ class Checkpoint(Frozen):
     keep: Count = Field(2, ge=1, description="newest ones kept, beside the best")
 
 
+class Data(Frozen):
+    """Where prepared data sets live, and where their images are kept; neither changes a trial's numbers."""
+
+    root: str | None = Field(None, description="folder on every node; DISENTUNE_DATA of a node's environment wins")
+    on_device: bool = Field(False, description="all images in the GPU's memory, when they fit in half of what is free")
+
+    @field_validator("root")
+    @classmethod
+    def _absolute(cls, root: str | None) -> str | None:
+        if root is not None and not root.startswith(("/", "~")):
+            raise ValueError(f"must be a path from / or ~, the same on every node, got {root!r}")
+        return root
+
+
 class Wandb(Frozen):
     mode: Literal["disabled"] = "disabled"
 
@@ -142,4 +156,5 @@ class Settings(Frozen):
     resources: Resources = Resources()
     stop: Stop = Stop()
     checkpoint: Checkpoint = Checkpoint()
+    data: Data = Data()
     wandb: Wandb = Wandb()

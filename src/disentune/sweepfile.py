@@ -322,7 +322,7 @@ def parse_sweep(path: Path, overrides: Iterable[str] = ()) -> tuple[SweepFile, l
     document = documents.read(path)
     if not isinstance(document.value, Mapping):
         raise ConfigError(f"{document.file} must be a mapping with at least `trial` or `arms`")
-    given = _overrides(overrides)
+    given = overrides_by_key(overrides)
     trial = {key: value for key, value in given.items() if key.split(".")[0] in SECTIONS}
     for key in [key for key in given if key not in trial]:
         document = _changed(document, key, given[key])
@@ -360,14 +360,14 @@ def _build(document: Document, overrides: Document, default_name: str) -> tuple[
     return sweep, builder.problems
 
 
-def _overrides(overrides: Iterable[str]) -> dict[str, Any]:
+def overrides_by_key(overrides: Iterable[str], example: str = "training.steps=100") -> dict[str, Any]:
     """`key=value` texts by key, the last one of a key. A trial's key stands above all layers."""
     given: dict[str, Any] = {}
     for override in overrides:
         key, equals, text = override.partition("=")
         key = key.strip().removeprefix("trial.")
         if not equals or not key:
-            raise ConfigError(f"--set {override}: must be key=value, for example --set training.steps=100")
+            raise ConfigError(f"--set {override}: must be key=value, for example --set {example}")
         given[key] = documents.parse(text, f"--set {key}").value
     return given
 

@@ -7,7 +7,7 @@ current row are all there is to save.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from disentune import evaluation
 from disentune.config import WATCHED, TrialConfig
 from disentune.data.factors import FactorGrid
-from disentune.errors import TrialError
+from disentune.data.stored import contents
+from disentune.errors import DataError, TrialError
 from disentune.plugin import AutoEncoder, Batch, FactorImages, Framework, Losses, Step
 from disentune.randomness import stream, torch_seed
-from disentune.transforms import transform
+from disentune.transforms import Inputs, fits, inputs, moved
 
 
 @dataclass(frozen=True)
@@ -109,17 +110,36 @@ def _restore(optimiser: torch.optim.Optimizer, state: Mapping[str, Any]) -> None
     optimiser.load_state_dict({"state": dict(state), "param_groups": groups})
 
 
+@contextmanager
+def _generator(config: TrialConfig, purpose: str) -> Iterator[torch.Generator]:
+    """A generator for weights; while it serves, the global one gives the same draws to a plug-in that uses it."""
+    seed = torch_seed(config.seed, purpose)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield torch.Generator().manual_seed(seed)
+
+
+def built_model(config: TrialConfig) -> AutoEncoder:
+    """A trial's networks before the first step; needs no data."""
+    model, recon, shape = config.model, config.recon, config.setting().shape
+    channels = recon.plugin.channels(shape[0], recon.params)
+    with _generator(config, "weights") as generator:
+        return model.plugin.build(shape, channels, model.params, generator)
+
+
 class Training:
     """One trial's live objects; made from its config alone, or from its config and a saved state."""
 
-    def __init__(self, config: TrialConfig, state: Mapping[str, Any] | None = None):
+    def __init__(self, config: TrialConfig, state: Mapping[str, Any] | None = None, on_device: bool = False):
+        """`on_device` keeps all images there if they fit; it changes speed and never a bit."""
         self.config, self.step = config, 0
         self.device = torch.device(config.training.device)
         self.data: FactorImages = config.dataset.plugin.open(config.dataset.params)
+        self.contents = contents(config.dataset.plugin.sources(config.dataset.params))
         self.grid = FactorGrid(self.data.factor_names, self.data.factor_sizes)
         self.ordered = np.array([name not in self.data.categorical for name in self.data.factor_names])
-        self.transform = transform(config.transform, self.data, self.device)
-        self.model = self._model()
+        self.inputs = self._inputs(on_device)
+        self.model = built_model(config).to(self.device)
         self.network = compiled(self.model) if config.training.compile else self.model
         self.extra = self._extra()
         brought = [*self.model.parameters(), *(self.extra.parameters() if self.extra else ())]
@@ -131,25 +151,17 @@ class Training:
         if state is not None:
             self._load(state)
 
-    @contextmanager
-    def _generator(self, purpose: str) -> Iterator[torch.Generator]:
-        """A generator for weights; while it serves, the global one gives the same draws to a plug-in that uses it."""
-        seed = torch_seed(self.config.seed, purpose)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            yield torch.Generator().manual_seed(seed)
-
-    def _model(self) -> AutoEncoder:
-        model, recon = self.config.model, self.config.recon
-        channels = recon.plugin.channels(self.data.shape[0], recon.params)
-        with self._generator("weights") as generator:
-            return model.plugin.build(self.data.shape, channels, model.params, generator).to(self.device)
+    def _inputs(self, on_device: bool) -> Inputs:
+        dataset = self.config.dataset
+        made = inputs(self.config.pixels, self.data, self.device, dataset.plugin.published(dataset.params))
+        keep = on_device and fits(self.data, self.device)
+        return replace(made, resident=moved(self.data, self.device)) if keep else made
 
     def _extra(self) -> nn.Module | None:
         framework, setting = self.config.framework, self.config.setting()
         if framework.plugin.extra is None:
             return None
-        with self._generator("extra") as generator:
+        with _generator(self.config, "extra") as generator:
             built = framework.plugin.extra(setting, framework.params, generator, self._images)
         return None if built is None else built.to(self.device)
 
@@ -157,7 +169,7 @@ class Training:
         framework, setting = self.config.framework, self.config.setting()
         if framework.plugin.helper is None:
             return None
-        with self._generator("helper") as generator:
+        with _generator(self.config, "helper") as generator:
             network = framework.plugin.helper.build(setting, framework.params, generator).to(self.device)
         parameters = list(network.parameters())
         return _Helper(network, parameters, framework.plugin.helper.optimiser(parameters, framework.params))
@@ -172,6 +184,7 @@ class Training:
             "optimiser": self.optimiser.state_dict()["state"],
             "sums": {"names": self.sums.names, "total": self.sums.total, "steps": self.sums.steps},
             "framework": self.framework_state,
+            "contents": self.contents,
         }
         if self.extra:
             state["extra"] = self.extra.state_dict()
@@ -181,6 +194,11 @@ class Training:
         return state
 
     def _load(self, state: Mapping[str, Any]) -> None:
+        if state["contents"] != self.contents:
+            raise DataError(
+                f"data set '{self.config.dataset.name}': the checkpoint was trained on other contents than are "
+                "prepared here, so it cannot go on; prepare the old ones again, or run under another --name"
+            )
         self.step = state["step"]
         self.model.load_state_dict(state["model"])
         _restore(self.optimiser, state["optimiser"])
@@ -241,16 +259,16 @@ class Training:
         indices = rng.integers(len(self.data), size=size)
         law = getattr(self.config.framework.params, "pairs", None)
         if law is None:
-            return Batch(self.transform(self.data.images(indices, rng)), None, self._recon, len(self.data))
+            return Batch(self.inputs(indices, rng), None, self._recon, len(self.data))
         partners = self.grid.index(law.draw(self.grid.factors(indices), self.grid.sizes, self.ordered, rng))
-        both = self.transform(self.data.images(np.concatenate([indices, partners]), rng))
+        both = self.inputs(np.concatenate([indices, partners]), rng)
         return Batch(both[:size], both[size:], self._recon, len(self.data))
 
     def _images(self, count: int) -> Tensor:
         """For a framework that looks at the data before it starts."""
         rng, size = stream(self.config.seed, "images"), len(self.data)
         indices = np.arange(size) if size <= count else rng.integers(size, size=count)
-        return self.transform(self.data.images(indices, rng))
+        return self.inputs(indices, rng)
 
     def _recon(self, output: Tensor, target: Tensor) -> Tensor:
         return self.config.recon.plugin.per_image(output, target, self.config.recon.params).sum() / len(target)
@@ -282,4 +300,4 @@ class Training:
 
     def trained_model(self) -> evaluation.Trained:
         """The model as it is now, with what it takes to evaluate it."""
-        return evaluation.Trained(self.model, self.data, self.transform, self.config.recon, self.config.seed)
+        return evaluation.Trained(self.model, self.inputs, self.config.recon, self.config.seed)

@@ -1,36 +1,115 @@
-"""From a data set's bytes to the network's input: part of a trial's config, applied on its device."""
+"""From indices to the network's input: pixels are scaled, disturbed if asked for, and standardised on the device."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from disentune.plugin import FactorImages
+from disentune.plugin import FactorImages, Frozen, Statistics
+from disentune.randomness import scrambled
+
+FILL = 4096
+"""Images at a time when a whole data set is copied to a device."""
+SHARE = 0.5
+"""How much of the free memory of a device a whole data set may take."""
+
+
+class Pixels(Frozen):
+    """What becomes of a data set's images; part of a trial's `dataset` section."""
+
+    transform: Literal["standardise", "unit"] = Field(
+        "standardise", description="unit: pixels in [0, 1]; standardise: mean 0 and standard deviation 1"
+    )
+    statistics: Literal["computed", "published"] = Field(
+        "computed", description="standardise by what was computed from the images, or by the published constants"
+    )
+    noise: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="amplitude of uniform noise on pixels in [0, 1], fixed for each image (Zietlow et al. 2021)",
+    )
 
 
 @dataclass(frozen=True)
-class Transform:
-    """x / 255, then (x - mean) / std per channel: one multiplication and one addition."""
+class Inputs:
+    """Indices (n,) -> float32 (n, c, h, w) on the device; a call is a pure function of indices and generator."""
 
-    scale: Tensor
-    shift: Tensor
+    data: FactorImages
+    mean: Tensor
+    std: Tensor
+    noise: float = 0.0
+    resident: Tensor | None = None
+    """All images of the data set on the device, when they are kept there."""
+    _folded: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
-    def __call__(self, images: np.ndarray) -> Tensor:
-        """uint8 (n, c, h, w) -> float32 (n, c, h, w) on the device."""
-        x = torch.from_numpy(images).to(self.scale.device, torch.float32)
-        return x.mul_(self.scale).add_(self.shift)
+    def __call__(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> Tensor:
+        images = self._images(indices, rng)
+        if not self.noise:
+            scale, shift = self._scale_and_shift(images.dtype)
+            return images.to(self.mean.device, torch.float32).mul_(scale).add_(shift)
+        x = images.to(self.mean.device, torch.float32).mul_(1 / 255)
+        keys = torch.as_tensor(indices, device=x.device)
+        return disturbed(x, keys, self.noise).sub_(self.mean.float()).div_(self.std.float())
+
+    def _images(self, indices: np.ndarray, rng: np.random.Generator | None) -> Tensor:
+        if self.resident is None:
+            return torch.from_numpy(self.data.images(indices, rng))
+        return self.resident[torch.as_tensor(indices, device=self.resident.device)]
+
+    def _scale_and_shift(self, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+        """One multiplication and one addition, rounded once; points are numbers as they are, not 255ths."""
+        if kind not in self._folded:
+            unit = 255 if kind == torch.uint8 else 1
+            self._folded[kind] = (1 / (unit * self.std)).float(), (-self.mean / self.std).float()
+        return self._folded[kind]
 
 
-def transform(kind: str, data: FactorImages, device: torch.device) -> Transform:
-    """`unit`: pixels in [0, 1]; `standardise`: mean 0 and standard deviation 1 by the data set's own statistics."""
+def inputs(pixels: Pixels, data: FactorImages, device: torch.device, published: Statistics | None = None) -> Inputs:
+    """`published` are the constants that `statistics: published` asks for."""
     channels = data.shape[0]
-    mean, std = (data.mean, data.std) if kind == "standardise" else ((0.0,) * channels, (1.0,) * channels)
+    mean, std = data.mean, data.std
+    if pixels.statistics == "published":
+        assert published is not None
+        mean, std = published
+    if pixels.transform == "unit":
+        mean, std = (0.0,) * channels, (1.0,) * channels
 
-    def per_channel(values: list[float]) -> Tensor:
-        return torch.tensor(values, dtype=torch.float64).float().reshape(1, -1, 1, 1).to(device)
+    def per_channel(values: tuple[float, ...]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float64).reshape(1, -1, 1, 1).to(device)
 
-    return Transform(
-        scale=per_channel([1 / (255 * s) for s in std]),
-        shift=per_channel([-m / s for m, s in zip(mean, std, strict=True)]),
-    )
+    return Inputs(data, per_channel(mean), per_channel(std), pixels.noise)
+
+
+def disturbed(x: Tensor, keys: Tensor, amplitude: float) -> Tensor:
+    """Images in [0, 1] plus noise uniform on [-amplitude, amplitude], reflected at 0 and 1; keys (n,) name it."""
+    size = x[0].numel()
+    words = scrambled(keys, -(-size // 2)).view(torch.int32)[:, :size]
+    x = x + (words.float() * (amplitude / 2**31)).reshape(x.shape)
+    x.abs_()
+    return torch.minimum(x, 2 - x)
+
+
+# ---- the whole data set on a device
+
+
+def fits(data: FactorImages, device: torch.device) -> bool:
+    """Whether all images can live on the device; noisy ones have no fixed pixels to keep."""
+    if data.noisy or device.type != "cuda":
+        return False
+    free, _ = torch.cuda.mem_get_info(device)
+    return len(data) * math.prod(data.shape) <= SHARE * free
+
+
+def moved(data: FactorImages, device: torch.device) -> Tensor:
+    """All images, in their own type."""
+    first = data.images(np.arange(1))
+    images = torch.empty((len(data), *data.shape), dtype=torch.from_numpy(first).dtype, device=device)
+    for start in range(0, len(data), FILL):
+        indices = np.arange(start, min(start + FILL, len(data)))
+        images[start : start + len(indices)] = torch.from_numpy(data.images(indices))
+    return images

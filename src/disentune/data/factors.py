@@ -24,13 +24,17 @@ class FactorGrid:
     def __len__(self) -> int:
         return math.prod(self.sizes)
 
-    def factors(self, indices: np.ndarray) -> np.ndarray:
-        """Indices (n,) -> factors (n, k)."""
+    def checked(self, indices: np.ndarray) -> np.ndarray:
+        """Indices (n,) as int64; DataError when one lies outside the grid."""
         indices = _integers("indices", indices)
         if indices.ndim != 1:
             raise DataError(f"indices must be (n,), but are {indices.shape}")
         _refuse_outside("index", indices, len(self))
-        return np.stack(np.unravel_index(indices, self.sizes), axis=-1)
+        return indices
+
+    def factors(self, indices: np.ndarray) -> np.ndarray:
+        """Indices (n,) -> factors (n, k)."""
+        return np.stack(np.unravel_index(self.checked(indices), self.sizes), axis=-1)
 
     def index(self, factors: np.ndarray) -> np.ndarray:
         """Factors (n, k) -> indices (n,)."""

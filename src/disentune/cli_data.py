@@ -1,0 +1,197 @@
+"""disentune data: list, prepare and verify data sets."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from disentune.errors import ConfigError, DataError
+from disentune.terminal import AsJson, out, print_json, progress_bar
+
+app = typer.Typer(
+    name="data",
+    help="Data sets: which there are, which are prepared, and preparing them.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+Root = Annotated[
+    Path | None, typer.Option(help="Folder of prepared data sets; default: the environment's DISENTUNE_DATA.")
+]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", help="A parameter of the data set: split=training. May be repeated.")
+]
+
+
+def _use(root: Path | None) -> None:
+    from disentune.data.store import use_root
+
+    use_root(root and root.expanduser().absolute(), override=True)
+
+
+# ---- list
+
+
+@app.command("list")
+def list_(root: Root = None, as_json: AsJson = False) -> None:
+    """Every data set with its images, factors and state.
+
+    Example: disentune data list
+    """
+    from disentune.data import DATASETS
+
+    _use(root)
+    listing = [_listed(dataset) for dataset in sorted(DATASETS, key=lambda dataset: dataset.name)]
+    if as_json:
+        print_json(listing)
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("name", "images", "shape", "factors", "state"):
+        table.add_column(title, justify="right" if title == "images" else "left", overflow="fold")
+    for one in listing:
+        factors = ", ".join(map(str, one["factor_sizes"]))
+        shape = " x ".join(map(str, one["shape"]))
+        table.add_row(one["name"], f"{one['images']:,}" if one["images"] else "", shape, factors, one["state"])
+    out.print(table)
+    out.print("\nparameters of each: disentune list datasets", markup=False)
+
+
+def _listed(dataset: Any) -> dict[str, Any]:
+    """With default parameters; a data set that requires some has no images of its own."""
+    from math import prod
+
+    if any(field.is_required() for field in dataset.params.model_fields.values()):
+        unknown: dict[str, Any] = {"images": None, "shape": [], "factor_sizes": []}
+        return {"name": dataset.name, **unknown, "state": "made from your own file"}
+    params = dataset.params()
+    sizes = dataset.factor_sizes(params)
+    return {
+        "name": dataset.name,
+        "images": prod(sizes),
+        "shape": list(dataset.shape(params)),
+        "factor_sizes": list(sizes),
+        "state": _state(dataset.sources(params)),
+    }
+
+
+def _state(sources: tuple[Any, ...]) -> str:
+    from disentune.data.store import VARIABLE, about_of, is_root_set
+    from disentune.display import size
+
+    if not sources:
+        return "needs no file"
+    if not is_root_set():
+        return f"unknown: {VARIABLE} is not set"
+    try:
+        known = [about_of(source) for source in sources]
+    except DataError as error:
+        return f"damaged: {error}"
+    missing = [source.command for source, about in zip(sources, known, strict=True) if about is None]
+    if missing:
+        return f"not prepared: {'; '.join(missing)}"
+    return f"prepared, {size(sum(about.file_bytes for about in known if about))}"
+
+
+# ---- prepare and verify
+
+
+def _sources(name: str, sets: list[str]) -> tuple[Any, ...]:
+    from disentune.data import DATASETS
+    from disentune.parameters import chosen
+    from disentune.sweepfile import overrides_by_key
+
+    dataset, params = chosen(DATASETS, name, overrides_by_key(sets, example="split=training"))
+    return dataset.sources(params)
+
+
+@app.command()
+def prepare(
+    name: Annotated[str, typer.Argument(help="The data set, as in a sweep: dsprites, shapes3d, ...")],
+    given: Annotated[
+        Path | None, typer.Option("--from", help="A file that you have, or the folder with all of them.")
+    ] = None,
+    set_: Sets = None,
+    again: Annotated[bool, typer.Option("--again", help="Make it anew, also if it is there.")] = False,
+    accept: Annotated[bool, typer.Option("--accept", help="Take contents that are not the published ones.")] = False,
+    root: Root = None,
+) -> None:
+    """Makes a data set ready for trials: downloads its public files, or takes yours, and packs them into one array.
+
+    A trial that finds its data set missing does the same by itself, once a node.
+
+    \b
+    Examples:
+    disentune data prepare dsprites
+    disentune data prepare shapes3d --from ~/Downloads/3dshapes.h5
+    disentune data prepare smallnorb --set split=training --root /data
+    """
+    from disentune.data.preparing import prepare
+    from disentune.data.store import about_of, folder_of
+    from disentune.display import size
+
+    _use(root)
+    sources = _sources(name, set_ or [])
+    if not sources:
+        out.print(f"'{name}' is drawn when it is needed; there is nothing to prepare", markup=False)
+        return
+    given = given and given.expanduser()
+    if given and given.is_file() and not any(_takes(source, given, sources) for source in sources):
+        names = [file.name for source in sources for file in source.files]
+        raise ConfigError(f"--from {given}: '{name}' is made from {', '.join(names)}; give it one of these names")
+    for source in sources:
+        there = not again and about_of(source) is not None
+        with progress_bar() as say:
+            about = prepare(source, given if given and _takes(source, given, sources) else None, again, accept, say)
+        what = "was prepared before" if there else "prepared"
+        text = f"{what}: {about.count:,} images of {' x '.join(map(str, about.shape))}, {size(about.file_bytes)}"
+        out.print(f"{source.key} {text} in {folder_of(source)}", markup=False)
+        out.print(f"  contents sha256 {about.sha256}", markup=False)
+        out.print(f"  mean {_numbers(about.mean)}   std {_numbers(about.std)}", markup=False)
+
+
+def _takes(source: Any, given: Path, sources: tuple[Any, ...]) -> bool:
+    """Whether what the user has is for this source: of several, a file is told by its name."""
+    names = [name for file in source.files for name in (file.name, *file.also)]
+    return len(sources) == 1 or given.is_dir() or not given.exists() or given.name in names
+
+
+def _numbers(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:.6f}" for value in values)
+
+
+@app.command()
+def verify(
+    name: Annotated[str | None, typer.Argument(help="A data set; default: everything that is prepared.")] = None,
+    set_: Sets = None,
+    root: Root = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reads prepared arrays from end to end and compares them with their hashes. Exit code 1 if one is damaged.
+
+    Examples: disentune data verify; disentune data verify dsprites
+    """
+    from disentune.data import store
+
+    _use(root)
+    if name is None and set_:
+        raise ConfigError(f"--set {set_[0]}: belongs to a data set; name it, or leave --set away")
+    sources = store.prepared_sources() if name is None else _sources(name, set_ or [])
+    outcomes = {}
+    for source in sources:
+        where = {"path": str(store.folder_of(source))}
+        try:
+            with progress_bar() as say:
+                about = store.verify(source, say)
+            outcomes[source.key] = {"sound": True, "sha256": about.sha256, **where}
+        except DataError as error:
+            outcomes[source.key] = {"sound": False, "reason": str(error), **where}
+    if as_json:
+        print_json(outcomes)
+    elif not outcomes:
+        out.print("nothing is prepared there" if name is None else f"'{name}' has no files: nothing to verify")
+    else:
+        for key, outcome in outcomes.items():
+            text = f"sound: {outcome['sha256']}" if outcome["sound"] else outcome["reason"]
+            out.print(f"{key}  {text}", markup=False)
+    raise typer.Exit(0 if all(outcome["sound"] for outcome in outcomes.values()) else 1)

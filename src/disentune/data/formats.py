@@ -1,0 +1,301 @@
+"""Arrays in NPZ and HDF5 files, read piece by piece; nothing is ever unpickled."""
+
+import math
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import h5py
+import numpy as np
+
+from disentune.errors import DataError
+from disentune.plugin import Source
+
+PIECE = 1 << 20
+"""Bytes that are decompressed at a time."""
+LARGEST = 1 << 30
+"""Bytes of a block of HDF5 chunks; where theirs is larger, they are decompressed more than once."""
+
+
+def rows_of(shape: Sequence[int], size_mb: int = 16) -> int:
+    """How many rows of a uint8 array of this shape make so many megabytes; at least 1."""
+    return max(1, size_mb * 10**6 // max(1, math.prod(shape[1:])))
+
+
+def mending(source: Source) -> Source:
+    """The same source; the errors of its `read` also say which command takes another file."""
+    return replace(source, read=partial(mendable, source.read, source.command))
+
+
+def mendable(
+    read: Callable[[Sequence[Path]], Iterator[np.ndarray]], command: str, paths: Sequence[Path]
+) -> Iterator[np.ndarray]:
+    try:
+        yield from read(paths)
+    except DataError as error:
+        raise DataError(f"{error}; with the right file: {command} --from FILE") from None
+
+
+# ---- either, told apart by content
+
+
+def is_npz(path: Path) -> bool:
+    """False for HDF5; DataError for anything else."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+        if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+            return True
+        if h5py.is_hdf5(path):
+            return False
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    raise DataError(f"{path}: must be an NPZ or HDF5 file, but is neither: it begins with {start!r}")
+
+
+def array_keys(path: Path) -> list[str]:
+    """Names of the arrays in an NPZ or HDF5 file, sorted."""
+    return npz_keys(path) if is_npz(path) else h5_keys(path)
+
+
+def array_shape(path: Path, key: str) -> tuple[int, ...]:
+    return npz_shape(path, key) if is_npz(path) else h5_shape(path, key)
+
+
+def array_chunks(path: Path, key: str, rows: int) -> Iterator[np.ndarray]:
+    return npz_chunks(path, key, rows) if is_npz(path) else h5_chunks(path, key, rows)
+
+
+def array(path: Path, key: str) -> np.ndarray:
+    """The whole of it: for labels, not for images."""
+    (whole,) = array_chunks(path, key, max(1, array_shape(path, key)[0]))
+    return whole
+
+
+# ---- npz
+
+
+def npz_keys(path: Path) -> list[str]:
+    with _zip(path) as file:
+        return sorted(name.removesuffix(".npy") for name in file.namelist())
+
+
+def npz_shape(path: Path, key: str) -> tuple[int, ...]:
+    with _zip(path) as file, _member(file, path, key) as stream:
+        return _header(stream, path, key)[0]
+
+
+def npz_chunks(path: Path, key: str, rows: int, axes: int | None = None) -> Iterator[np.ndarray]:
+    """An array (n, ...) along its first axis, up to `rows` at a time.
+
+    With `axes`, a row is what the last so many axes span, and all axes before them count as one.
+    """
+    with _zip(path) as file, _member(file, path, key) as stream:
+        shape, dtype = _header(stream, path, key)
+        if axes is not None:
+            shape = (math.prod(shape[:-axes]), *shape[-axes:])
+        whole, there = math.prod(shape) * dtype.itemsize, file.getinfo(f"{key}.npy").file_size - stream.tell()
+        if whole != there:
+            raise DataError(f"{path}: '{key}' must have {whole} bytes for its shape {shape}, but has {there}")
+        for start in range(0, shape[0], rows):
+            chunk = np.empty((min(rows, shape[0] - start), *shape[1:]), dtype)
+            _fill(chunk, stream)
+            yield chunk
+
+
+@contextmanager
+def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """DataError for whatever is wrong with the file while it is open."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            yield file
+    except FileNotFoundError:
+        raise DataError(f"{path}: does not exist") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        raise DataError(f"{path}: must be a whole NPZ file, but is another, cut off or damaged ({error})") from None
+
+
+def _member(file: zipfile.ZipFile, path: Path, key: str) -> IO[bytes]:
+    try:
+        return file.open(f"{key}.npy")
+    except KeyError:
+        raise _lacking(path, key, [name.removesuffix(".npy") for name in file.namelist()]) from None
+
+
+def _header(stream: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type; afterwards the stream stands at the first byte of the array."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, fortran, dtype = read(stream)
+    except (ValueError, KeyError) as error:
+        raise DataError(f"{path}: '{key}' is no plain array ({error})") from None
+    if fortran:
+        raise DataError(f"{path}: '{key}' must be in C order (row by row), but is in Fortran order")
+    return _plain(shape, dtype, path, key)
+
+
+def _fill(chunk: np.ndarray, stream: IO[bytes]) -> None:
+    """From the stream, in pieces, so that only the chunk takes memory."""
+    view, done = chunk.reshape(-1).view(np.uint8), 0
+    while done < view.size:
+        piece = stream.read(min(PIECE, view.size - done))
+        if not piece:
+            raise EOFError("it ends too early")
+        view[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
+        done += len(piece)
+
+
+# ---- hdf5
+
+
+def h5_keys(path: Path) -> list[str]:
+    with _h5(path) as file:
+        return _datasets(file)
+
+
+def h5_shape(path: Path, key: str) -> tuple[int, ...]:
+    with _h5(path) as file:
+        return _dataset(file, path, key).shape
+
+
+def h5_chunks(path: Path, key: str, rows: int) -> Iterator[np.ndarray]:
+    """An array (n, ...) along its first axis, up to `rows` at a time, so that no chunk is decompressed twice."""
+    with _h5(path) as file:
+        dataset = _dataset(file, path, key)
+        step = _whole_chunks(dataset, rows)
+        for start in range(0, dataset.shape[0], step):
+            yield from _pieces(_block(dataset, start, min(start + step, dataset.shape[0])), rows)
+
+
+def _pieces(block: np.ndarray, rows: int) -> Iterator[np.ndarray]:
+    """In memory of their own and from a function of its own: the block is freed before the next one is read."""
+    yield from (block[start : start + rows].copy() for start in range(0, len(block), rows))
+
+
+def _block(dataset: h5py.Dataset, start: int, stop: int) -> np.ndarray:
+    """Some rows. Small chunks are read in stripes along the second axis, which takes HDF5 a quarter of the time."""
+    if dataset.chunks is None or dataset.ndim == 1:
+        return dataset[start:stop]
+    block, stripe = np.empty((stop - start, *dataset.shape[1:]), dataset.dtype), dataset.chunks[1]
+    for first in range(0, dataset.shape[1], stripe):
+        block[:, first : first + stripe] = dataset[start:stop, first : first + stripe]
+    return block
+
+
+def _whole_chunks(dataset: h5py.Dataset, rows: int) -> int:
+    """At least `rows`, rounded up to where the file's own chunks end."""
+    if dataset.chunks is None:
+        return rows
+    row_bytes = max(1, math.prod(dataset.shape[1:]) * dataset.dtype.itemsize)
+    whole = -(-rows // dataset.chunks[0]) * dataset.chunks[0]
+    return min(whole, max(rows, LARGEST // row_bytes))
+
+
+@contextmanager
+def _h5(path: Path) -> Iterator[h5py.File]:
+    """DataError for whatever is wrong with the file while it is open."""
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except FileNotFoundError:
+        raise DataError(f"{path}: does not exist") from None
+    except (OSError, RuntimeError) as error:
+        raise DataError(f"{path}: must be a whole HDF5 file, but is another, cut off or damaged ({error})") from None
+
+
+def _dataset(file: h5py.File, path: Path, key: str) -> h5py.Dataset:
+    found = file.get(key)
+    if not isinstance(found, h5py.Dataset):
+        raise _lacking(path, key, _datasets(file))
+    _plain(found.shape, found.dtype, path, key)
+    return found
+
+
+def _datasets(file: h5py.File) -> list[str]:
+    names: list[str] = []
+    file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+    return sorted(names)
+
+
+# ---- what both must have
+
+
+def _lacking(path: Path, key: str, keys: Sequence[str]) -> DataError:
+    return DataError(f"{path}: must have an array '{key}', but has {', '.join(sorted(keys)) or 'none'}")
+
+
+def _plain(shape: tuple[int, ...] | None, dtype: np.dtype, path: Path, key: str) -> tuple[tuple[int, ...], np.dtype]:
+    """Python objects would need pickle, which runs whatever code the file's author wrote."""
+    if dtype.hasobject or dtype.kind not in "biuf":
+        raise DataError(f"{path}: '{key}' must hold plain numbers, but holds {dtype}; objects are never unpickled")
+    if not shape:
+        raise DataError(f"{path}: '{key}' must have rows, but is a single number")
+    return shape, dtype
+
+
+# ---- images and labels
+
+
+def as_pixels(array: np.ndarray, where: object, start: int = 0) -> np.ndarray:
+    """Images (m, ...) as uint8: bytes stay, bools become 0 and 255, fractions from 0 to 1 are 255 times as much.
+
+    `start` is the place in the file of the first image, for the message that says which one is wrong.
+    """
+    if array.dtype == np.uint8:
+        return array
+    if array.dtype == np.bool_:
+        return np.negative(array.view(np.uint8))  # 1 becomes 255
+    if array.dtype.kind not in "iuf":
+        raise DataError(f"{where}: images must be numbers, but are {array.dtype}")
+    fractional = array.dtype.kind == "f"
+    right = (array >= 0) & (array <= (1 if fractional else 255))  # false for a NaN
+    if not right.all():
+        must = "numbers from 0 to 1" if fractional else "whole numbers from 0 to 255"
+        place = np.unravel_index(np.argmin(right), right.shape)
+        raise DataError(f"{where}: pixels must be {must}, but image {start + place[0]} has {array[place]}")
+    return np.rint(array * np.float64(255)).astype(np.uint8) if fractional else array.astype(np.uint8)
+
+
+def assert_images(path: Path, key: str, expected: Sequence[tuple[int, ...]]) -> None:
+    """DataError unless an array has one of the expected shapes; before anything of it is decompressed."""
+    shape = array_shape(path, key)
+    if shape not in expected:
+        raise DataError(f"{path}: '{key}' must be {' or '.join(map(str, expected))}, but is {shape}")
+
+
+def channels_first(images: np.ndarray) -> np.ndarray:
+    """(m, h, w) or (m, h, w, c) -> (m, c, h, w), contiguous."""
+    images = images[..., None] if images.ndim == 3 else images
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+
+
+def labels_span(labels: np.ndarray, sizes: Sequence[int], where: object) -> None:
+    """DataError unless labels (n, k) are the full grid, row-major, the last factor fastest.
+
+    They may be any numbers, as long as they grow along each factor.
+    """
+    sizes = tuple(sizes)
+    n, k = math.prod(sizes), len(sizes)
+    if labels.shape != (n, k):
+        raise DataError(f"{where}: labels must be ({n}, {k}) for factors of sizes {sizes}, but are {labels.shape}")
+    for factor, (size, column) in enumerate(zip(sizes, labels.T, strict=True)):
+        stride = math.prod(sizes[factor + 1 :])
+        values = column[np.arange(size) * stride]
+        if not (values[1:] > values[:-1]).all():
+            raise _out_of_order(where, sizes, f"column {factor} does not grow from one value to the next")
+        wrong = column != values[np.arange(n) // stride % size]
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise _out_of_order(where, sizes, f"row {row} has {column[row]} in column {factor}")
+
+
+def _out_of_order(where: object, sizes: tuple[int, ...], came: str) -> DataError:
+    return DataError(
+        f"{where}: labels must be the full grid of sizes {sizes} in order, the last factor fastest, but {came}"
+    )

@@ -1,0 +1,78 @@
+"""Pinwheel: Mathieu et al., ICML 2019: points in the plane on curved arms, instead of images.
+
+Each arm is a Gaussian cloud around (1, 0), turned clockwise by the angle of its arm plus rate * exp(first coordinate),
+so that it bends. A point is an image of one pixel: its channels are the coordinates. Factors are arm and point, and
+neither has an order. With one pixel there is no deviation inside an image, so `mean` and `std` are here the mean and
+the unbiased standard deviation of each coordinate over all points. The paper takes points as they are:
+`dataset.transform: unit`.
+"""
+
+import numpy as np
+from pydantic import Field
+
+from disentune.data.factors import FactorGrid
+from disentune.plugin import Count, Dataset, Frozen, Shape, Statistics
+from disentune.randomness import stream
+
+FACTORS: tuple[str, ...] = ("arm", "point")
+
+
+class Params(Frozen):
+    """Standard deviations along and across an arm; `draw` names an independent draw: one to train, one to test."""
+
+    arms: Count = Field(4, ge=1)
+    points: Count = Field(100, ge=1)
+    radial_std: float = Field(0.3, ge=0, le=10)
+    tangential_std: float = Field(0.1, ge=0)
+    rate: float = 0.25
+    draw: Count = Field(0, ge=0)
+
+
+class Pinwheel:
+    def __init__(self, params: Params):
+        self.params = params
+        self.factor_names, self.factor_sizes = FACTORS, factor_sizes(params)
+        self.categorical: tuple[str, ...] = FACTORS
+        self.noisy = False
+        self.shape = shape(params)
+        self._grid = FactorGrid(self.factor_names, self.factor_sizes)
+        self._points = _points(params)
+        self.mean, self.std = _measured(self._points)
+
+    def __reduce__(self):
+        return Pinwheel, (self.params,)
+
+    def __len__(self) -> int:
+        return len(self._grid)
+
+    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
+        """float32 (n, 2, 1, 1)"""
+        return self._points[self._grid.checked(indices)].reshape(-1, *self.shape)
+
+
+def shape(params: Params) -> Shape:
+    return (2, 1, 1)
+
+
+def factor_sizes(params: Params) -> tuple[int, ...]:
+    return (params.arms, params.points)
+
+
+def _points(params: Params) -> np.ndarray:
+    """float32 (arms * points, 2)"""
+    normal = stream(params.draw, "data/pinwheel").standard_normal((params.arms, params.points, 2))
+    along, across = 1 + params.radial_std * normal[..., 0], params.tangential_std * normal[..., 1]
+    arms = 2 * np.pi * np.arange(params.arms)[:, None] / params.arms
+    clockwise = np.exp(-1j * (arms + params.rate * np.exp(along)))
+    turned = ((along + 1j * across) * clockwise).ravel()
+    return np.stack([turned.real, turned.imag], axis=1).astype(np.float32)
+
+
+def _measured(points: np.ndarray) -> Statistics:
+    """Standard deviation 1 if nothing moves, so that standardising leaves it finite."""
+    points = points.astype(np.float64)
+    deviations = points.std(axis=0, ddof=1) if len(points) > 1 else np.zeros(2)
+    return Statistics(tuple(points.mean(axis=0).tolist()), tuple(value or 1.0 for value in deviations.tolist()))
+
+
+DATASET = Dataset(name="pinwheel", params=Params, shape=shape, factor_sizes=factor_sizes, open=Pinwheel, points=True)

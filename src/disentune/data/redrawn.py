@@ -1,0 +1,59 @@
+"""What the three data sets have in common that draw dSprites in another colour or on another background each time."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from disentune.data.noise import fractions, noise_keys
+from disentune.data.stored import StoredImages
+from disentune.plugin import Frozen, Shape, Statistics
+
+SHAPE: Shape = (3, 64, 64)
+SAMPLE = 2880
+"""Sprites that stand for all where statistics need the sprites themselves: 4 for each shape, scale and orientation."""
+
+Paint = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(sprites uint8 (n, 1, 64, 64) that are 0 or 255, keys (n,) of the noise) -> uint8 (n, 3, 64, 64)."""
+
+
+class RedrawnSprites:
+    """Painted sprites. A pickle holds no image, only how to open the data set again."""
+
+    noisy = True
+    shape = SHAPE
+
+    def __init__(
+        self,
+        sprites: StoredImages,
+        paint: Paint,
+        statistics: Statistics,
+        opened_by: tuple[Callable[[Any], "RedrawnSprites"], Frozen],
+    ):
+        self._sprites, self._paint, self._opened_by = sprites, paint, opened_by
+        self.factor_names, self.factor_sizes = sprites.factor_names, sprites.factor_sizes
+        self.categorical = sprites.categorical
+        self.mean, self.std = statistics
+
+    def __reduce__(self) -> tuple[Callable[..., "RedrawnSprites"], tuple[Any, ...]]:
+        open_again, params = self._opened_by
+        return open_again, (params,)
+
+    def __len__(self) -> int:
+        return len(self._sprites)
+
+    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
+        """uint8 (n, 3, 64, 64)"""
+        return self._paint(self._sprites.images(indices), noise_keys(indices, rng))
+
+
+def shape(params: Frozen) -> Shape:
+    return SHAPE
+
+
+def spread(total: int) -> np.ndarray:
+    """Indices of all images, or of SAMPLE that are always the same: one from each of so many equal parts."""
+    if total <= SAMPLE:
+        return np.arange(total)
+    parts = np.arange(SAMPLE)
+    return ((parts + fractions(parts, 1)[:, 0]) * (total / SAMPLE)).astype(np.int64)

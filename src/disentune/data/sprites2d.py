@@ -1,0 +1,176 @@
+"""Sprites2D: our stand-in for dSprites (Matthey et al., 2017) without a download: square, ellipse, heart, smooth edges.
+
+White on black. All shapes touch the same circle, around whose centre they turn; its diameter at the largest scale is
+half the image. Scales grow evenly from 0.5 to 1; a single one is 0.5. Orientation k of n is k / n of a full turn
+anticlockwise, so unlike in dSprites none comes twice; a square looks the same after each quarter turn, an ellipse
+after each half. Positions are whole pixels apart, evenly spaced and centred, x to the right and y downwards. A pixel is
+the share of its 8 x 8 sample points that lie inside the shape.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from pydantic import Field, ValidationInfo, field_validator
+
+from disentune.data.factors import FactorGrid
+from disentune.data.moments import Moments, statistics
+from disentune.data.moving import shifted
+from disentune.data.placement import corners, most_places
+from disentune.plugin import Count, Dataset, Frozen, Shape, Statistics
+
+FACTORS: tuple[str, ...] = ("shape", "scale", "orientation", "position_x", "position_y")
+SMALLEST = 0.5
+"""The first scale; the last is 1."""
+SAMPLES = 8
+"""Points along a side of a pixel."""
+INSIDE = 1 - 1e-9
+"""Shapes are smaller by this: a point on the very edge lies outside, however a machine rounds."""
+
+
+class Params(Frozen):
+    """Pixels along a side of the image; how many scales, orientations, and positions along each axis there are."""
+
+    image_size: Count = Field(64, ge=8, le=128)
+    scales: Count = Field(6, ge=1, validate_default=True)
+    orientations: Count = Field(40, ge=1, le=360)
+    positions: Count = Field(32, ge=1, validate_default=True)
+
+    @field_validator("scales")
+    @classmethod
+    def _differ(cls, scales: int, others: ValidationInfo) -> int:
+        """Neighbouring scales are at least a quarter of a pixel apart in radius."""
+        image = others.data.get("image_size", 2 * scales)
+        if scales > image // 2:
+            raise ValueError(f"must be 1 to {image // 2}, half the image_size, to be told apart, but is {scales}")
+        return scales
+
+    @field_validator("positions")
+    @classmethod
+    def _fit(cls, positions: int, others: ValidationInfo) -> int:
+        if "image_size" not in others.data:
+            return positions  # a wrong size has its own message
+        image = others.data["image_size"]
+        most = most_places(image, image // 2, 1)
+        if positions > most:
+            raise ValueError(f"must be 1 to {most}, whole pixels apart with image_size {image}, but is {positions}")
+        return positions
+
+    @property
+    def box(self) -> int:
+        """Side of the square that holds a sprite, however it is turned."""
+        return self.image_size // 2
+
+    @property
+    def corners(self) -> np.ndarray:
+        """First pixel of the box at each position along an axis."""
+        step = (self.image_size - self.box) // max(self.positions - 1, 1)
+        return corners(self.image_size, self.box, step, self.positions)
+
+
+class Sprites2D:
+    def __init__(self, params: Params):
+        self.params = params
+        self.factor_names, self.factor_sizes = FACTORS, factor_sizes(params)
+        self.categorical: tuple[str, ...] = ("shape",)
+        self.noisy = False
+        self.shape = shape(params)
+        self._grid = FactorGrid(self.factor_names, self.factor_sizes)
+        self._corners = params.corners
+        sprites, last = drawn(params), self._corners[-1]
+        self.mean, self.std = _measured(sprites, params.image_size**2)
+        room = params.image_size - params.box
+        pictures = np.pad(sprites, [(0, 0), (0, room), (0, room)])
+        self._placed = shifted(pictures, last * params.image_size + last)
+
+    def __reduce__(self):
+        return Sprites2D, (self.params,)
+
+    def __len__(self) -> int:
+        return len(self._grid)
+
+    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
+        """uint8 (n, 1, h, w)"""
+        by_sprite = (len(self._placed), *self.factor_sizes[3:])
+        sprite, x, y = np.unravel_index(self._grid.checked(indices), by_sprite)
+        places = self._corners[y] * self.params.image_size + self._corners[x]
+        return self._placed[sprite, places].reshape(-1, *self.shape)
+
+
+def shape(params: Params) -> Shape:
+    return (1, params.image_size, params.image_size)
+
+
+def factor_sizes(params: Params) -> tuple[int, ...]:
+    return (len(SHAPES), params.scales, params.orientations, params.positions, params.positions)
+
+
+# ---- shapes inside the unit circle: coordinates x (to the right) and y (upwards) -> whether they lie inside
+
+
+def _square(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.maximum(np.abs(x), np.abs(y)) <= np.sqrt(0.5)
+
+
+def _ellipse(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return x**2 + (y / 0.6) ** 2 <= 1
+
+
+def _heart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """A square on its corner with a half disc on each upper side; both discs and the lower corner touch the circle.
+
+    With sides of 2, let the square's axes be u and v, its centre 0, its lower corner (-1, -1) and the discs' centres
+    (1, 0) and (0, 1). A circle around (t, t) touches all three when its radius is sqrt(2) * (t + 1) and also
+    1 + sqrt(t**2 + (1 - t)**2), so t = (sqrt(2) - 1) / (3 - sqrt(2)).
+    """
+    t = (np.sqrt(2) - 1) / (3 - np.sqrt(2))
+    radius = np.sqrt(2) * (t + 1)
+    u, v = t + radius * np.sqrt(0.5) * (y + x), t + radius * np.sqrt(0.5) * (y - x)
+    square = np.maximum(np.abs(u), np.abs(v)) <= 1
+    return square | ((u - 1) ** 2 + v**2 <= 1) | (u**2 + (v - 1) ** 2 <= 1)
+
+
+SHAPES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "square": _square,
+    "ellipse": _ellipse,
+    "heart": _heart,
+}
+
+
+# ---- drawing
+
+
+def drawn(params: Params) -> np.ndarray:
+    """Sprites in their boxes, uint8 (shapes * scales * orientations, box, box).
+
+    Every shape is its own mirror image, so turning it the other way mirrors it: half the orientations give the rest.
+    """
+    n, box = params.orientations, params.box
+    radii = np.linspace(SMALLEST, 1, params.scales) * box / 2
+    angles = 2 * np.pi * np.arange(n // 2 + 1) / n
+    sprites = [_sprite(inside, box, r, angle) for inside in SHAPES.values() for r in radii for angle in angles]
+    half = np.stack(sprites).reshape(-1, len(angles), box, box)
+    other = half[:, (n - 1) // 2 : 0 : -1, :, ::-1]
+    return np.concatenate([half, other], axis=1).reshape(-1, box, box)
+
+
+def _sprite(inside: Callable[..., np.ndarray], box: int, radius: float, angle: float) -> np.ndarray:
+    """uint8 (box, box)"""
+    margin = int(box / 2 - radius)
+    side = box - 2 * margin
+    x = ((np.arange(side * SAMPLES) + 0.5) / SAMPLES - side / 2) / (INSIDE * radius)
+    y = -x[:, None]
+    cos, sin = np.cos(angle), np.sin(angle)
+    covered = inside(x * cos + y * sin, y * cos - x * sin)
+    counts = covered.reshape(side, SAMPLES, side, SAMPLES).sum(axis=(1, 3))
+    return np.pad(np.rint(counts * (255 / SAMPLES**2)).astype(np.uint8), margin)
+
+
+def _measured(sprites: np.ndarray, pixels: int) -> Statistics:
+    """Every sprite comes at every position, and no pixel of it is ever lost; sums of whole numbers, so exact."""
+    flat = sprites.reshape(len(sprites), -1).astype(np.int64)
+    sums, squares = flat.sum(axis=1), (flat**2).sum(axis=1)
+    deviations = np.sqrt((pixels * squares - sums**2) / (pixels * (pixels - 1))) / 255
+    return statistics([Moments(float((sums / (255 * pixels)).mean()), float(deviations.mean()))])
+
+
+DATASET = Dataset(name="sprites2d", params=Params, shape=shape, factor_sizes=factor_sizes, open=Sprites2D)

@@ -1,0 +1,316 @@
+"""Prepared data: one array a source, made once a node, mapped into memory by every trial that reads it.
+
+    <root>/<source>/images.npy     one row an image: bytes, or bits where pixels are black or white
+    <root>/<source>/about.json     what it holds, its hash and its statistics
+    <root>/<source>/checked.json   what the array's file looked like when its hash was last found right
+
+A folder is written aside and renamed, so it is whole or not there. Whoever finds the array's file changed since it was
+last checked reads it all once; everybody else trusts it and starts at once.
+
+A folder that is made again takes the old one's place, and processes of the same node keep what they have mapped of the
+old one. Over NFS only the node that makes it again is so kind: on the others let nobody read meanwhile.
+"""
+
+import hashlib
+import io
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock
+from pydantic import ValidationError
+
+from disentune.data.download import Progress
+from disentune.errors import DataError
+from disentune.plugin import Frozen, Shape, Source
+
+VARIABLE = "DISENTUNE_DATA"
+IMAGES, ABOUT, CHECKED = "images.npy", "about.json", "checked.json"
+FORMAT = 1
+BLOCK = 1 << 24
+"""Bytes read at a time when a file is checked."""
+
+
+def quiet(what: str, done: int, total: int | None) -> None:
+    """Progress that nobody watches."""
+
+
+# ---- places
+
+
+def is_root_set() -> bool:
+    return bool(os.environ.get(VARIABLE))
+
+
+def root() -> Path:
+    """Where prepared data lives; never guessed."""
+    value = os.environ.get(VARIABLE, "")
+    if not value:
+        raise DataError(
+            f"no data root is set: say where prepared data sets live with `export {VARIABLE}=/some/folder`, "
+            "with `data: {root: /some/folder}` in the sweep, or with --root"
+        )
+    path = Path(os.path.expanduser(value))
+    if not path.is_absolute():
+        raise DataError(f"{VARIABLE} must be a path from / or ~, the same from every folder, but is '{value}'")
+    return path
+
+
+def use_root(path: str | Path | None, override: bool = False) -> None:
+    """For this process and those that it starts; the environment's own choice stays unless it is overridden."""
+    if path is not None and (override or not os.environ.get(VARIABLE)):
+        os.environ[VARIABLE] = str(Path(os.path.expanduser(path)).absolute())
+
+
+def folder_of(source: Source) -> Path:
+    return root() / source.key
+
+
+def images_path(source: Source) -> Path:
+    return folder_of(source) / IMAGES
+
+
+@contextmanager
+def locked(source: Source) -> Iterator[None]:
+    """One process of a node, or of all nodes that share the root, at a time."""
+    place = root()
+    lock = FileLock(place / f".{source.key}.lock", mode=0o666)  # whoever may write the root may lock it
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        raise DataError(
+            f"{place} cannot be written ({error.strerror}), so '{source.key}' cannot be prepared there; let someone "
+            f"who may run: {source.command}, or choose another root with {VARIABLE}"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+# ---- what is known of an array
+
+
+class Made(Frozen):
+    """A file that an array was made from."""
+
+    name: str
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> "Made":
+        stat = path.stat()
+        return cls(name=path.name, size=stat.st_size, mtime_ns=stat.st_mtime_ns)
+
+
+class About(Frozen):
+    """The content of about.json."""
+
+    format: int
+    name: str
+    variant: str
+    options: str
+    count: int
+    shape: Shape
+    binary: bool
+    sha256: str
+    """Of the array's bytes, without the file's header: the same contents, whatever they were packed in."""
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    files: tuple[Made, ...]
+
+    @property
+    def row_bytes(self) -> int:
+        pixels = math.prod(self.shape)
+        return -(-pixels // 8) if self.binary else pixels
+
+    @property
+    def header(self) -> bytes:
+        """What the array's file begins with."""
+        text, shape = io.BytesIO(), (self.count, self.row_bytes)
+        np.lib.format.write_array_header_1_0(text, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        return text.getvalue()
+
+    @property
+    def file_bytes(self) -> int:
+        return len(self.header) + self.count * self.row_bytes
+
+
+def about_of(source: Source) -> About | None:
+    """None when the source is not prepared; DataError when what is there is not whole or not what it should be."""
+    path = folder_of(source) / ABOUT
+    with _readable(path, source):
+        if not path.parent.exists():
+            return None
+        text = path.read_bytes()
+    try:
+        about = About.model_validate_json(text)
+    except ValidationError:
+        raise DataError(f"{path} is not what was written there; {again(source)}") from None
+    if (about.format, about.count, about.shape, about.binary) != (FORMAT, source.count, source.shape, source.binary):
+        raise DataError(
+            f"{path} describes {about.count} images of shape {about.shape}, but '{source.name}' has {source.count} "
+            f"of shape {source.shape}; {again(source)}"
+        )
+    _assert_whole(source, about)
+    _assert_same_files(source, about)
+    return about
+
+
+def prepared_sources() -> list[Source]:
+    """What lies in the root, as far as it can be told from there: enough to verify it, not to make it."""
+    folders = sorted(path.parent for path in root().glob(f"[!.]*/{ABOUT}"))
+    return [_told_by(folder) for folder in folders]
+
+
+def _told_by(folder: Path) -> Source:
+    try:
+        about = About.model_validate_json((folder / ABOUT).read_bytes())
+    except (ValidationError, OSError):
+        return Source(name=folder.name, files=(), read=_unreadable, shape=(0, 0, 0), count=0)
+    told = about.model_dump(include={"name", "variant", "options", "shape", "count", "binary"})
+    return Source(files=(), read=_unreadable, **told)
+
+
+def _unreadable(paths: Sequence[Path]) -> Iterator[np.ndarray]:
+    raise AssertionError("only the files' own source can read them")
+
+
+def again(source: Source) -> str:
+    return f"make it again with: {source.command} --again"
+
+
+@contextmanager
+def _readable(path: Path, source: Source) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing; {again(source)}") from None
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read ({error.strerror}); mend that, or choose another root with {VARIABLE}"
+        ) from None
+
+
+def _assert_whole(source: Source, about: About) -> None:
+    path = images_path(source)
+    with _readable(path, source):
+        size = path.stat().st_size
+    if size != about.file_bytes:
+        raise DataError(f"{path} must have {about.file_bytes} bytes, but has {size}; {again(source)}")
+
+
+def _assert_same_files(source: Source, about: About) -> None:
+    """A user's own file may change at any time; public ones do not."""
+    for file, then in zip(source.files, about.files, strict=False):
+        path = root() / file.name
+        if not file.urls and path.is_file() and Made.of(path) != then:
+            raise DataError(f"{path} has changed since it was prepared; {again(source)}")
+
+
+# ---- reading
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A prepared array: rows are mapped into memory, so all processes of a node share one copy of it."""
+
+    about: About
+    rows: np.ndarray
+    """(count, bytes of an image)"""
+
+    def images(self, indices: np.ndarray) -> np.ndarray:
+        """uint8 (n, c, h, w), in memory of its own."""
+        rows, shape = self.rows[indices], self.about.shape
+        if self.about.binary:
+            rows = np.negative(np.unpackbits(rows, axis=1, count=math.prod(shape)))  # 1 becomes 255
+        return rows.reshape(-1, *shape)
+
+
+def mapped(source: Source, about: About, say: Progress = quiet) -> Prepared:
+    """DataError when the array's file has been altered."""
+    path = images_path(source)
+    with _readable(path, source):
+        if not _is_checked(path):
+            with _locked_if_possible(source):
+                if not _is_checked(path):
+                    _check(source, about, say)
+        return Prepared(about, np.asarray(np.load(path, mmap_mode="r")))
+
+
+@contextmanager
+def _locked_if_possible(source: Source) -> Iterator[None]:
+    """So that one checks and the others wait; a root that only others may write is checked by everyone."""
+    with ExitStack() as stack:
+        with suppress(DataError):
+            stack.enter_context(locked(source))
+        yield
+
+
+def verify(source: Source, say: Progress = quiet) -> About:
+    """Reads the whole array again and compares it with its hash. DataError when it is missing or altered."""
+    about = about_of(source)
+    if about is None:
+        raise DataError(f"'{source.key}' is not prepared in {root()}; prepare it with: {source.command}")
+    with _readable(images_path(source), source):
+        _check(source, about, say)
+    return about
+
+
+def _check(source: Source, about: About, say: Progress) -> None:
+    path, digest, done = images_path(source), hashlib.sha256(), 0
+    stamp = stamp_of(path)
+    with path.open("rb") as file:
+        header = file.read(len(about.header))
+        while block := file.read(BLOCK):
+            digest.update(block)
+            done += len(block)
+            say(f"checking {source.key}", done, about.file_bytes - len(header))
+    if digest.hexdigest() != about.sha256 or header != about.header:
+        raise DataError(f"{path} was altered after it was prepared: its contents do not have the hash of about.json; "
+                        f"{again(source)}")  # fmt: skip
+    _remember(path, stamp)
+
+
+_checked: dict[Path, dict[str, int]] = {}
+"""What this process has checked itself: a root that cannot be written keeps no record."""
+
+
+def stamp_of(path: Path) -> dict[str, int]:
+    """Changes whenever the file does."""
+    stat = path.stat()
+    return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns}
+
+
+def _is_checked(path: Path) -> bool:
+    if _checked.get(path) == stamp_of(path):
+        return True
+    try:
+        return json.loads((path.parent / CHECKED).read_text()) == stamp_of(path)
+    except (OSError, ValueError):
+        return False
+
+
+def _remember(path: Path, stamp: dict[str, int]) -> None:
+    _checked[path] = stamp
+    try:
+        write_text(path.parent / CHECKED, json.dumps(stamp))
+    except OSError:
+        return  # a root that only others may write
+
+
+def write_text(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    with aside.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)

@@ -1,0 +1,89 @@
+"""XColumns: Michlo et al., IJCAI 2023, their code: columns as high as the image, placed as the squares of XYSquares."""
+
+import numpy as np
+from pydantic import Field
+
+from disentune.data.factors import FactorGrid
+from disentune.data.moments import Moments, of_binary, statistics
+from disentune.data.placement import Placement, placed
+from disentune.plugin import Count, Dataset, Shape, Statistics
+
+FACTORS: tuple[str, ...] = ("x_R", "x_G", "x_B")
+PUBLISHED = Statistics((0.125,) * 3, (0.330759292237889,) * 3)
+ORDERS = {1: (1,), 2: (2, 1), 3: (6, 3, 1)}
+"""How many ways 1, 2 or 3 columns can be assigned to their places, by how many neighbours share one."""
+
+
+class Params(Placement):
+    """square_size is the width of a column; spacing defaults to it, grid_size to as many places as fit."""
+
+    columns: Count = Field(3, ge=1, le=3)
+    rgb: bool = True
+
+
+class XColumns:
+    """Column i is drawn in channel i; when grey, all share one channel and merge where they meet."""
+
+    def __init__(self, params: Params):
+        self.params = params
+        self.factor_names, self.factor_sizes = FACTORS[: params.columns], factor_sizes(params)
+        self.categorical: tuple[str, ...] = ()
+        self.noisy = False
+        self.shape = shape(params)
+        self.mean, self.std = measured(params)
+        self._grid = FactorGrid(self.factor_names, self.factor_sizes)
+        self._corners = params.corners
+        self._placed = placed(params, params.image_size)
+
+    def __reduce__(self):
+        return XColumns, (self.params,)
+
+    def __len__(self) -> int:
+        return len(self._grid)
+
+    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
+        """uint8 (n, c, h, w), 0 or 255."""
+        size = self.params.image_size
+        columns = self._placed[self._corners[self._grid.factors(indices)]].reshape(-1, self.params.columns, size, size)
+        if not self.params.rgb:
+            return columns.max(axis=1, keepdims=True)
+        empty = self.shape[0] - self.params.columns
+        return np.pad(columns, [(0, 0), (0, empty), (0, 0), (0, 0)]) if empty else columns
+
+
+def shape(params: Params) -> Shape:
+    return (3 if params.rgb else 1, params.image_size, params.image_size)
+
+
+def factor_sizes(params: Params) -> tuple[int, ...]:
+    return (params.places,) * params.columns
+
+
+def measured(params: Params) -> Statistics:
+    """A row tells the share of an image that is lit."""
+    size = params.image_size
+    if not params.rgb:
+        widths, images = union_widths(params.columns, params.square_size, params.step, params.places)
+        return statistics([of_binary(size**2, widths * size, images)])
+    filled = of_binary(size**2, np.array([params.square_size * size]))
+    return statistics([filled] * params.columns + [Moments(0.0, 0.0)] * (3 - params.columns))
+
+
+def union_widths(columns: int, width: int, step: int, places: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels that columns cover together in a row, and in how many of the places**columns images; exact.
+
+    Sorted columns are told by the gaps between neighbours; each set of gaps (m, columns - 1) fits at some places.
+    """
+    gaps = np.indices((places,) * (columns - 1)).reshape(columns - 1, places ** (columns - 1)).T
+    fits = np.maximum(places - gaps.sum(axis=1), 0)
+    orders = np.array(ORDERS[columns])[(gaps == 0).sum(axis=1)]
+    return width + np.minimum(gaps * step, width).sum(axis=1), fits * orders
+
+
+def published(params: Params) -> Statistics | None:
+    return PUBLISHED if params == Params() else None
+
+
+DATASET = Dataset(
+    name="x_columns", params=Params, shape=shape, factor_sizes=factor_sizes, open=XColumns, published=published
+)

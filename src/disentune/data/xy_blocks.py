@@ -1,0 +1,95 @@
+"""XYBlocks: Michlo, MSc thesis, his code: three blocks of falling size; one on its own colour erases it.
+
+Block i covers one cell of a grid of 2, 4 or 8 cells a side. They are painted largest first. Where the cell already has
+the block's colour it becomes empty; any other colour is replaced. A cell lies inside one cell of each coarser grid, so
+when its turn comes it has one colour.
+"""
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from disentune.data.factors import FactorGrid
+from disentune.data.moments import of_binary, statistics
+from disentune.plugin import Count, Dataset, Frozen, Shape, Statistics
+
+PUBLISHED = Statistics((0.10040509259259259,) * 3, (0.21689087652106678,) * 3)
+GRIDS = (2, 4, 8)
+"""Cells along a side of the image, for each block."""
+COLOURS = np.array([1, 2, 3], np.int8)
+"""Red, green, blue: what a cell holds, and 0 if it is empty."""
+
+
+class Params(Frozen):
+    """Pixels along a side of the image; the small blocks have an eighth of it."""
+
+    image_size: Count = Field(64, ge=8, le=1024)
+
+    @field_validator("image_size")
+    @classmethod
+    def _has_whole_cells(cls, size: int) -> int:
+        if size % GRIDS[-1]:
+            raise ValueError(f"must be a multiple of {GRIDS[-1]}, the cells along a side, but is {size}")
+        return size
+
+
+class XYBlocks:
+    def __init__(self, params: Params):
+        self.params = params
+        self.factor_names = tuple(f"{factor}_{cells}" for factor in ("colour", "x", "y") for cells in GRIDS)
+        self.factor_sizes = factor_sizes(params)
+        self.categorical: tuple[str, ...] = self.factor_names[:3]
+        self.noisy = False
+        self.shape = shape(params)
+        self.mean, self.std = measured(params)
+        self._grid = FactorGrid(self.factor_names, self.factor_sizes)
+
+    def __reduce__(self):
+        return XYBlocks, (self.params,)
+
+    def __len__(self) -> int:
+        return len(self._grid)
+
+    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
+        """uint8 (n, 3, h, w), 0 or 255."""
+        cells = painted(self._grid.factors(indices))
+        channels = (cells[:, None] == COLOURS[:, None, None]) * np.uint8(255)
+        side = self.params.image_size // GRIDS[-1]
+        return channels.repeat(side, axis=3).repeat(side, axis=2)
+
+
+def shape(params: Params) -> Shape:
+    return (3, params.image_size, params.image_size)
+
+
+def factor_sizes(params: Params) -> tuple[int, ...]:
+    return (3,) * len(GRIDS) + GRIDS * 2
+
+
+def painted(factors: np.ndarray) -> np.ndarray:
+    """Factors (n, 9) -> cells int8 (n, 8, 8): a colour, or 0."""
+    canvas = np.zeros((len(factors), GRIDS[-1], GRIDS[-1]), np.int8)
+    fine = np.arange(GRIDS[-1], dtype=np.int8)
+    for cells, colour, x, y in zip(GRIDS, *np.split(factors.T.astype(np.int8), 3), strict=True):
+        place = fine // (GRIDS[-1] // cells)
+        inside = (place == y[:, None])[:, :, None] & (place == x[:, None])[:, None]
+        paint = COLOURS[colour][:, None, None]
+        canvas = np.where(inside, np.where(canvas == paint, 0, paint), canvas)
+    return canvas
+
+
+def measured(params: Params) -> Statistics:
+    """Where the large block stands makes no difference, so a quarter of the images tells all; cells are enough."""
+    grid = (3, 3, 3, 1, 4, 8, 1, 4, 8)
+    cells = painted(np.indices(grid).reshape(len(grid), -1).T)
+    lit = [(cells == colour).sum(axis=(1, 2)) for colour in COLOURS]
+    side = params.image_size // GRIDS[-1]
+    return statistics(of_binary(params.image_size**2, count * side**2) for count in lit)
+
+
+def published(params: Params) -> Statistics | None:
+    return PUBLISHED if params == Params() else None
+
+
+DATASET = Dataset(
+    name="xy_blocks", params=Params, shape=shape, factor_sizes=factor_sizes, open=XYBlocks, published=published
+)

@@ -1,0 +1,133 @@
+"""XYObject: Michlo et al., IJCAI 2023, their code: one square of several sizes and colours at every place of a grid.
+
+A palette `NAME_LEVELS` holds the colours of NAME at LEVELS brightnesses, darkest first: level i of them is a colour's
+255 * i // LEVELS. The colours, in this order: `greys` white; `rgb` red, green, blue; `rainbow` red, yellow, green,
+cyan, blue, magenta; `colors` red, green, blue, yellow, cyan, magenta, white.
+"""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, ValidationInfo, field_validator
+
+from disentune.data.factors import FactorGrid
+from disentune.data.moments import Moments, of_binary, statistics
+from disentune.data.moving import shifted
+from disentune.data.placement import Placement
+from disentune.plugin import Count, Dataset, Shape, Statistics
+
+FACTORS: tuple[str, ...] = ("x", "y", "scale", "colour")
+PUBLISHED = Statistics((0.009818761549013288,) * 3, (0.05263236372524584,) * 3)
+COLOURS = {"greys": "W", "rgb": "RGB", "rainbow": "RYGCBM", "colors": "RGBYCMW"}
+CHANNELS = {
+    "R": (1, 0, 0), "G": (0, 1, 0), "B": (0, 0, 1), "Y": (1, 1, 0), "C": (0, 1, 1), "M": (1, 0, 1), "W": (1, 1, 1),
+}  # fmt: skip
+Palette = Literal[
+    "greys_1", "greys_2", "greys_4", "rgb_1", "rgb_2", "rgb_4",
+    "rainbow_1", "rainbow_2", "rainbow_4", "colors_1", "colors_2", "colors_4",
+]  # fmt: skip
+
+
+class Params(Placement):
+    """Sizes in pixels. square_size is that of the largest square: places are its places, as in XYSquares, and smaller
+    squares, each by scale_spacing, stand in the middle of it."""
+
+    square_size: Count = Field(15, ge=1, validate_default=True)
+    spacing: Count | None = Field(2, ge=1)
+    scales: Count = Field(5, ge=1)
+    scale_spacing: Count = Field(2, ge=1, validate_default=True)
+    palette: Palette = "rainbow_4"
+
+    @field_validator("scale_spacing")
+    @classmethod
+    def _leaves_a_square(cls, spacing: int, others: ValidationInfo) -> int:
+        if not {"square_size", "scales"} <= set(others.data):
+            return spacing  # a wrong size has its own message
+        square, scales = others.data["square_size"], others.data["scales"]
+        smallest = square - (scales - 1) * spacing
+        if smallest < 1:
+            raise ValueError(
+                f"{scales} scales that shrink by {spacing} from square_size {square} end at {smallest} pixels, but "
+                f"the smallest must have 1 or more"
+            )
+        return spacing
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Sides of the squares, growing."""
+        return self.square_size - self.scale_spacing * np.arange(self.scales)[::-1]
+
+    @property
+    def levels(self) -> int:
+        """Brightnesses of each colour."""
+        return int(self.palette.split("_")[1])
+
+    @property
+    def colours(self) -> np.ndarray:
+        """uint8 (levels * colours, 3)"""
+        bright = np.array([CHANNELS[colour] for colour in COLOURS[self.palette.split("_")[0]]])
+        levels = 255 * np.arange(1, self.levels + 1) // self.levels
+        return (levels[:, None, None] * bright).reshape(-1, 3).astype(np.uint8)
+
+
+class XYObject:
+    def __init__(self, params: Params):
+        self.params = params
+        self.factor_names, self.factor_sizes = FACTORS, factor_sizes(params)
+        self.categorical = _categorical(params)
+        self.noisy = False
+        self.shape = shape(params)
+        self.mean, self.std = measured(params)
+        self._grid = FactorGrid(self.factor_names, self.factor_sizes)
+        self._corners, self._colours, self._placed = params.corners, params.colours, _placed(params)
+
+    def __reduce__(self):
+        return XYObject, (self.params,)
+
+    def __len__(self) -> int:
+        return len(self._grid)
+
+    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
+        """uint8 (n, 3, h, w)"""
+        x, y, scale, colour = self._grid.factors(indices).T
+        masks = self._placed[scale, self._corners[y] * self.params.image_size + self._corners[x]]
+        return (masks[:, None] * self._colours[colour][:, :, None]).reshape(-1, *self.shape)
+
+
+def shape(params: Params) -> Shape:
+    return (3, params.image_size, params.image_size)
+
+
+def factor_sizes(params: Params) -> tuple[int, ...]:
+    return (params.places, params.places, params.scales, len(params.colours))
+
+
+def _categorical(params: Params) -> tuple[str, ...]:
+    """Colours have no order, but a grey is an intensity."""
+    return () if params.palette.startswith("greys") else ("colour",)
+
+
+def _placed(params: Params) -> np.ndarray:
+    """Ones where a square is, for each scale at each corner y * w + x: uint8 (scales, corners, h * w)."""
+    pictures = np.zeros((params.scales, params.image_size, params.image_size), np.uint8)
+    for picture, size in zip(pictures, params.sizes, strict=True):
+        margin = (params.square_size - size) // 2
+        picture[margin : margin + size, margin : margin + size] = 1
+    last = params.corners[-1]
+    return shifted(pictures, last * params.image_size + last)
+
+
+def measured(params: Params) -> Statistics:
+    """Every size comes in every colour, so a channel is the white square times its mean brightness."""
+    white = of_binary(params.image_size**2, params.sizes**2)
+    brightness = (params.colours / 255).mean(axis=0)
+    return statistics(Moments(float(share * white.mean), float(share * white.std)) for share in brightness)
+
+
+def published(params: Params) -> Statistics | None:
+    return PUBLISHED if params == Params() else None
+
+
+DATASET = Dataset(
+    name="xy_object", params=Params, shape=shape, factor_sizes=factor_sizes, open=XYObject, published=published
+)

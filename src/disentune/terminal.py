@@ -1,0 +1,58 @@
+"""Where commands print, and the options that several of them share."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, TaskID
+
+out = Console(highlight=False, soft_wrap=True)
+if not out.is_terminal and "COLUMNS" not in os.environ:
+    out.width = 300  # a file or pipe has no edge at 80
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, allow_nan=False))  # noqa: T201
+
+
+PLAIN_INTERVAL_S = 10.0
+"""How often progress is said where there is no terminal to draw on."""
+
+
+@contextmanager
+def progress_bar() -> Iterator["_Bars | _Lines"]:
+    """Gives `say(what, done, total)`: a bar for each `what` on a terminal, else a line now and then."""
+    if err.is_terminal:
+        with Progress(*Progress.get_default_columns(), console=err, transient=True) as bar:
+            yield _Bars(bar)
+    else:
+        yield _Lines()
+
+
+class _Bars:
+    def __init__(self, bar: Progress):
+        self.bar, self.tasks = bar, dict[str, TaskID]()
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        if what not in self.tasks:
+            self.tasks[what] = self.bar.add_task(what, total=total)
+        self.bar.update(self.tasks[what], completed=done, total=total)
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self.said: dict[str, float] = {}
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if now - self.said.get(what, -PLAIN_INTERVAL_S) >= PLAIN_INTERVAL_S:
+            self.said[what] = now
+            err.print(f"{what}: {done / total:.0%}" if total else what, markup=False)

@@ -1,0 +1,425 @@
+"""Arrays read in pieces are those that NumPy and h5py read whole; whatever is wrong with a file is said."""
+
+import tracemalloc
+import zipfile
+from functools import partial
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disentune.data import formats
+from disentune.data.formats import (
+    array,
+    array_chunks,
+    array_keys,
+    array_shape,
+    as_pixels,
+    assert_images,
+    channels_first,
+    h5_chunks,
+    h5_keys,
+    h5_shape,
+    is_npz,
+    labels_span,
+    mending,
+    npz_chunks,
+    npz_keys,
+    npz_shape,
+    rows_of,
+)
+from disentune.errors import DataError
+from disentune.plugin import Source
+from sprite_files import Trap, labels, write_dsprites_npz
+
+ARRAYS = {
+    "images": np.random.default_rng(0).integers(256, size=(23, 5, 4, 3), dtype=np.uint8),
+    "labels": np.random.default_rng(1).normal(size=(23, 2)),
+    "big_endian": np.arange(7, dtype=">i4"),
+    "flags": np.arange(12).reshape(3, 4) % 3 == 0,
+    "empty": np.zeros((0, 3), np.float32),
+}
+
+
+@pytest.fixture(params=["stored", "compressed"])
+def npz(request, tmp_path):
+    save = np.savez if request.param == "stored" else np.savez_compressed
+    save(tmp_path / "file.npz", **ARRAYS)
+    return tmp_path / "file.npz"
+
+
+@pytest.fixture
+def h5(tmp_path):
+    with h5py.File(tmp_path / "file.h5", "w") as file:
+        file.create_dataset("images", data=ARRAYS["images"], chunks=(4, 2, 3, 1), compression="gzip")
+        file.create_dataset("latents/labels", data=ARRAYS["labels"])
+    return tmp_path / "file.h5"
+
+
+def read_h5(path, rows=10):
+    return list(h5_chunks(path, "images", rows))
+
+
+def read_npz(path, rows=10):
+    return list(npz_chunks(path, "images", rows))
+
+
+# ---- npz
+
+
+@pytest.mark.parametrize("rows", [1, 4, 23, 100])
+@pytest.mark.parametrize("key", ["images", "labels", "big_endian", "flags"])
+def test_npz_pieces_are_the_array_that_numpy_loads(npz, key, rows):
+    pieces = list(npz_chunks(npz, key, rows))
+    expected = np.load(npz)[key]
+    assert [len(piece) for piece in pieces[:-1]] == [rows] * (len(pieces) - 1)
+    assert npz_shape(npz, key) == expected.shape
+    assert pieces[0].dtype == expected.dtype
+    np.testing.assert_array_equal(np.concatenate(pieces), expected)
+
+
+def test_an_array_without_rows_has_no_pieces(npz):
+    assert list(npz_chunks(npz, "empty", 5)) == []
+
+
+def test_leading_axes_count_as_one_when_a_row_is_what_the_last_axes_span(tmp_path):
+    images = np.arange(2 * 3 * 5 * 4 * 4 * 3, dtype=np.int32).reshape(2, 3, 5, 4, 4, 3)
+    np.savez(tmp_path / "file.npz", images=images)
+    pieces = list(npz_chunks(tmp_path / "file.npz", "images", 7, axes=3))
+    assert [piece.shape for piece in pieces] == [(7, 4, 4, 3)] * 4 + [(2, 4, 4, 3)]
+    np.testing.assert_array_equal(np.concatenate(pieces), images.reshape(30, 4, 4, 3))
+
+
+def test_keys_of_an_npz_are_its_arrays(npz):
+    assert npz_keys(npz) == sorted(ARRAYS)
+
+
+def test_reading_an_npz_takes_the_memory_of_a_piece(tmp_path):
+    np.savez_compressed(tmp_path / "file.npz", images=np.zeros((40, 1 << 20), np.uint8))
+    tracemalloc.start()
+    total = sum(len(piece) for piece in npz_chunks(tmp_path / "file.npz", "images", 2))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert total == 40
+    assert peak < 10 << 20  # of 40: two pieces of 2, and what is being decompressed
+
+
+def test_an_npz_cut_off_anywhere_is_refused(npz):
+    whole = npz.read_bytes()
+    for length in (0, 3, 100, len(whole) // 2, len(whole) - 1):
+        npz.write_bytes(whole[:length])
+        with pytest.raises(DataError, match=r"file.npz: must be a whole NPZ file, but is another, cut off or damaged"):
+            read_npz(npz)
+
+
+def test_an_npz_with_a_changed_byte_is_refused(npz):
+    whole = bytearray(npz.read_bytes())
+    whole[600] ^= 1
+    npz.write_bytes(whole)
+    with pytest.raises(DataError, match="cut off or damaged"):
+        read_npz(npz)
+
+
+def test_a_missing_array_is_told_with_those_that_are_there(npz):
+    with pytest.raises(DataError, match=r"file.npz: must have an array 'imgs', but has big_endian, .*, images, labels"):
+        list(npz_chunks(npz, "imgs", 5))
+
+
+def test_a_missing_file_is_told(tmp_path):
+    for read in (npz_keys, h5_keys, is_npz):
+        with pytest.raises(DataError, match=r"gone: (does not exist|cannot be read)"):
+            read(tmp_path / "gone")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.asfortranarray(np.ones((3, 4))), "must be in C order"),
+        (np.array([{}, []], dtype=object), "must hold plain numbers, but holds object; objects are never unpickled"),
+        (np.array(3.0), "must have rows, but is a single number"),
+        (np.zeros(3, [("a", "u1"), ("b", "f4")]), "must hold plain numbers"),
+        (np.array(["a", "b"]), "must hold plain numbers"),
+        (np.ones(3, complex), "must hold plain numbers"),
+    ],
+)
+def test_an_array_that_cannot_be_streamed_is_refused(tmp_path, value, message):
+    np.savez(tmp_path / "file.npz", images=value)
+    with pytest.raises(DataError, match=f"file.npz: 'images' {message}"):
+        npz_shape(tmp_path / "file.npz", "images")
+
+
+def test_nothing_is_unpickled(tmp_path):
+    write_dsprites_npz(tmp_path / "file.npz", ARRAYS, Trap(tmp_path / "sprung"))
+    assert "metadata" in npz_keys(tmp_path / "file.npz")
+    read_npz(tmp_path / "file.npz")
+    with pytest.raises(DataError, match="never unpickled"):
+        list(npz_chunks(tmp_path / "file.npz", "metadata", 5))
+    assert not (tmp_path / "sprung").exists()
+    np.load(tmp_path / "file.npz", allow_pickle=True)["metadata"]
+    assert (tmp_path / "sprung").exists()  # so the trap works
+
+
+def test_a_header_that_promises_more_than_there_is_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "file.npz", "w") as file, file.open("images.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(member, {"descr": "|u1", "fortran_order": False, "shape": (9, 9)})
+        member.write(bytes(80))
+    with pytest.raises(DataError, match=r"'images' must have 81 bytes for its shape \(9, 9\), but has 80"):
+        read_npz(tmp_path / "file.npz")
+
+
+def test_what_is_no_array_in_a_zip_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "file.npz", "w") as file:
+        file.writestr("images.npy", b"hello, this is text")
+    with pytest.raises(DataError, match="'images' is no plain array"):
+        npz_shape(tmp_path / "file.npz", "images")
+
+
+# ---- hdf5
+
+
+@pytest.mark.parametrize("rows", [1, 4, 6, 23, 100])
+def test_h5_pieces_are_the_array_that_h5py_reads(h5, rows):
+    pieces = read_h5(h5, rows)
+    assert max(map(len, pieces)) <= rows
+    np.testing.assert_array_equal(np.concatenate(pieces), ARRAYS["images"], strict=True)
+
+
+def times_read(monkeypatch, path, rows):
+    """How often each chunk of the file is decompressed."""
+    asked = []
+    read = h5py.Dataset.__getitem__
+
+    def noted(self, where):
+        asked.append(where if isinstance(where, tuple) else (where,))
+        return read(self, where)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(h5py.Dataset, "__getitem__", noted)
+        read_h5(path, rows)
+    with h5py.File(path) as file:
+        chunks = list(file["images"].iter_chunks())
+    touches = [[all(map(overlap, where, chunk)) for where in asked] for chunk in chunks]
+    return {sum(touched) for touched in touches}
+
+
+def overlap(one, other):
+    return one.start < other.stop and other.start < one.stop
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 8, 22, 100])
+def test_no_chunk_of_an_h5_file_is_decompressed_twice(monkeypatch, h5, rows):
+    assert times_read(monkeypatch, h5, rows) == {1}
+
+
+def test_only_chunks_too_large_for_memory_are_decompressed_more_than_once(monkeypatch, h5):
+    monkeypatch.setattr(formats, "LARGEST", 3 * 60)  # bytes of 3 rows, and its chunks have 4
+    assert max(times_read(monkeypatch, h5, 1)) == 2
+    assert times_read(monkeypatch, h5, 4) == {1}
+    np.testing.assert_array_equal(np.concatenate(read_h5(h5, 2)), ARRAYS["images"])
+
+
+def test_an_h5_file_without_chunks_is_read_as_asked(tmp_path):
+    with h5py.File(tmp_path / "file.h5", "w") as file:
+        file["images"] = np.arange(12).reshape(6, 2)
+    pieces = read_h5(tmp_path / "file.h5", 4)
+    assert [piece.tolist() for piece in pieces] == [[[0, 1], [2, 3], [4, 5], [6, 7]], [[8, 9], [10, 11]]]
+
+
+def test_a_chunked_h5_array_of_one_axis_is_read(tmp_path):
+    with h5py.File(tmp_path / "file.h5", "w") as file:
+        file.create_dataset("images", data=np.arange(7) % 2 == 0, chunks=(2,))
+    np.testing.assert_array_equal(np.concatenate(read_h5(tmp_path / "file.h5", 3)), np.arange(7) % 2 == 0, strict=True)
+
+
+def test_keys_of_an_h5_file_name_its_folders(h5):
+    assert h5_keys(h5) == ["images", "latents/labels"]
+    assert h5_shape(h5, "latents/labels") == (23, 2)
+
+
+@pytest.mark.parametrize("key", ["imgs", "latents"])
+def test_a_missing_h5_array_is_told_with_those_that_are_there(h5, key):
+    with pytest.raises(DataError, match=f"file.h5: must have an array '{key}', but has images, latents/labels"):
+        h5_shape(h5, key)
+
+
+def test_an_h5_file_cut_off_is_refused(h5):
+    whole = h5.read_bytes()
+    for length in (0, 100, len(whole) // 2, len(whole) - 1):
+        h5.write_bytes(whole[:length])
+        with pytest.raises(DataError, match=r"file.h5: must be a whole HDF5 file, but is another, cut off or damaged"):
+            read_h5(h5)
+
+
+def test_an_h5_file_with_a_damaged_chunk_is_refused(h5):
+    with h5py.File(h5) as file:
+        chunk = file["images"].id.get_chunk_info(5)
+    whole = bytearray(h5.read_bytes())
+    whole[chunk.byte_offset : chunk.byte_offset + chunk.size] = bytes(chunk.size)
+    h5.write_bytes(whole)
+    with pytest.raises(DataError, match=r"file.h5: must be a whole HDF5 file"):
+        read_h5(h5)
+
+
+@pytest.mark.parametrize(("value", "message"), [(["a", "b"], "must hold plain numbers"), (3.5, "must have rows")])
+def test_an_h5_array_that_is_no_table_of_numbers_is_refused(tmp_path, value, message):
+    with h5py.File(tmp_path / "file.h5", "w") as file:
+        file["images"] = value
+    with pytest.raises(DataError, match=f"file.h5: 'images' {message}"):
+        read_h5(tmp_path / "file.h5")
+
+
+# ---- either
+
+
+def test_formats_are_told_apart_by_content(npz, h5):
+    for path, key in ((npz, "labels"), (h5, "latents/labels")):
+        renamed = path.rename(path.with_name(f"{path.stem}_{path.suffix[1:]}.dat"))
+        assert is_npz(renamed) == (path is npz)
+        assert key in array_keys(renamed)
+        assert array_shape(renamed, key) == (23, 2)
+        np.testing.assert_array_equal(array(renamed, key), ARRAYS["labels"])
+        np.testing.assert_array_equal(np.concatenate(list(array_chunks(renamed, key, 9))), ARRAYS["labels"])
+
+
+def test_the_whole_of_a_chunked_h5_array_is_one_array(h5):
+    np.testing.assert_array_equal(array(h5, "images"), ARRAYS["images"])
+
+
+def test_a_page_instead_of_a_file_is_refused_with_its_first_words(tmp_path):
+    (tmp_path / "file.npz").write_text("<!DOCTYPE html><p>moved")
+    with pytest.raises(
+        DataError, match="must be an NPZ or HDF5 file, but is neither: it begins with b'<!DOCTYPE html>"
+    ):
+        is_npz(tmp_path / "file.npz")
+
+
+def test_the_shape_of_images_is_checked_before_they_are_read(npz):
+    assert_images(npz, "images", [(1, 2), (23, 5, 4, 3)])
+    with pytest.raises(DataError, match=r"'images' must be \(1, 2\) or \(23, 5\), but is \(23, 5, 4, 3\)"):
+        assert_images(npz, "images", [(1, 2), (23, 5)])
+
+
+def test_pieces_have_about_sixteen_megabytes():
+    assert rows_of((737280, 64, 64)) == 16_000_000 // 4096
+    assert rows_of((9,)) == 16_000_000
+    assert rows_of((9, 10**9)) == 1
+
+
+def failing(error, paths):
+    yield np.zeros(3)
+    raise error
+
+
+def test_errors_say_which_command_takes_another_file():
+    raw = Source("norb", (), partial(failing, DataError("file.mat: is odd")), (1, 2, 2), 5, options="--set split=all")
+    chunks = mending(raw).read([])
+    assert next(chunks).shape == (3,)
+    expected = "file.mat: is odd; with the right file: disentune data prepare norb --set split=all --from FILE"
+    with pytest.raises(DataError, match=f"^{expected}$"):
+        next(chunks)
+
+
+# ---- images and labels
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16, np.int64])
+def test_whole_numbers_are_pixels_as_they_are(dtype):
+    pixels = as_pixels(np.arange(256, dtype=dtype).reshape(4, 8, 8), "file")
+    np.testing.assert_array_equal(pixels, np.arange(256, dtype=np.uint8).reshape(4, 8, 8), strict=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ">f4"])
+def test_fractions_become_the_nearest_of_256_levels(dtype):
+    fractions = np.linspace(0, 1, 1021).astype(dtype).reshape(1021, 1, 1)
+    expected = [round(255 * float(fraction)) for fraction in fractions.ravel()]
+    pixels = as_pixels(fractions, "file")
+    assert pixels.dtype == np.uint8
+    np.testing.assert_array_equal(pixels.ravel(), expected)
+
+
+def test_flags_become_black_and_white():
+    pixels = as_pixels(np.array([[[True, False]]]), "file")
+    np.testing.assert_array_equal(pixels, np.array([[[255, 0]]], np.uint8), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wrong", "must"),
+    [
+        (float, np.nan, "numbers from 0 to 1, but image 105 has nan"),
+        (float, np.inf, "numbers from 0 to 1, but image 105 has inf"),
+        (np.float32, 1.5, "numbers from 0 to 1, but image 105 has 1.5"),
+        (float, -0.25, "numbers from 0 to 1, but image 105 has -0.25"),
+        (int, 256, "whole numbers from 0 to 255, but image 105 has 256"),
+        (np.int8, -1, "whole numbers from 0 to 255, but image 105 has -1"),
+    ],
+)
+def test_a_wrong_pixel_is_told_with_its_image(dtype, wrong, must):
+    images = np.zeros((9, 4, 4), dtype)
+    images[5, 2, 1] = wrong
+    with pytest.raises(DataError, match=f"^some/file: pixels must be {must}$"):
+        as_pixels(images, "some/file", start=100)
+
+
+def test_pixels_that_are_no_numbers_are_refused():
+    with pytest.raises(DataError, match=r"^file: images must be numbers, but are complex128$"):
+        as_pixels(np.zeros((1, 2, 2), complex), "file")
+
+
+def test_channels_come_first():
+    images = np.arange(2 * 4 * 5 * 3).reshape(2, 4, 5, 3)
+    moved = channels_first(images)
+    assert moved.shape == (2, 3, 4, 5)
+    assert moved.flags.c_contiguous
+    assert all(moved[n, c, y, x] == images[n, y, x, c] for n, y, x, c in np.ndindex(images.shape))
+    np.testing.assert_array_equal(channels_first(images[..., 0])[:, 0], images[..., 0])
+
+
+sizes_of_grids = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+
+
+@given(sizes=sizes_of_grids, values=st.data())
+def test_labels_of_any_growing_values_span_the_grid(sizes, values):
+    growing = [
+        np.sort(values.draw(st.lists(st.floats(-1e9, 1e9), min_size=size, max_size=size, unique=True)))
+        for size in sizes
+    ]
+    grid = labels(dict(enumerate(sizes)))
+    labels_span(np.stack([growing[k][grid[:, k]] for k in range(len(sizes))], axis=1), sizes, "file")
+
+
+@given(sizes=sizes_of_grids.filter(lambda sizes: np.prod(sizes) > 1), change=st.data())
+def test_labels_in_any_other_order_are_refused(sizes, change):
+    grid = labels(dict(enumerate(sizes)))
+    order = change.draw(st.permutations(range(len(grid))).filter(lambda order: order != list(range(len(grid)))))
+    with pytest.raises(DataError, match=r"file: labels must be the full grid of sizes .* in order"):
+        labels_span(grid[order], sizes, "file")
+
+
+def test_a_label_out_of_place_is_told_with_its_row():
+    grid = labels({"a": 2, "b": 3, "c": 4})
+    grid[17, 1] = 0
+    with pytest.raises(
+        DataError, match=r"sizes \(2, 3, 4\) in order, the last factor fastest, but row 17 has 0 in col"
+    ):
+        labels_span(grid, [2, 3, 4], "file")
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, float])
+@pytest.mark.parametrize("values", [[[3], [2], [1]], [[1], [1], [2]]])
+def test_labels_that_fall_or_stay_are_refused(values, dtype):
+    with pytest.raises(DataError, match="column 0 does not grow"):
+        labels_span(np.array(values, dtype), [3], "file")
+
+
+@pytest.mark.parametrize("sizes", [[1], [3]])
+def test_labels_that_are_no_numbers_are_refused(sizes):
+    with pytest.raises(DataError, match="labels must be the full grid"):
+        labels_span(np.full((sizes[0], 1), np.nan), sizes, "file")
+
+
+@pytest.mark.parametrize("shape", [(11, 2), (12, 3), (12,), (13, 2)])
+def test_labels_of_another_shape_are_refused(shape):
+    with pytest.raises(DataError, match=r"file: labels must be \(12, 2\) for factors of sizes \(3, 4\), but are"):
+        labels_span(np.zeros(shape), (3, 4), "file")

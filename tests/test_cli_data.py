@@ -1,0 +1,222 @@
+"""disentune data, and sweeps on data sets that must be prepared."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from disentune.data import DATASETS
+
+OWN = ["--set", "path=mine.npz", "--set", "factor_names=[colour, angle]", "--set", "factor_sizes=[3, 4]",
+       "--set", "image_shape=[1, 8, 8]"]  # fmt: skip
+IMAGES = np.random.default_rng(0).integers(0, 256, size=(12, 8, 8), dtype=np.uint8)
+
+SWEEP = """
+trial:
+  dataset:
+    name: grid_file
+    path: mine.npz
+    image_shape: [1, 8, 8]
+    factor_names: [colour, angle]
+    factor_sizes: [3, 4]
+  model: {name: mlp, latents: 2, width: 4}
+  framework: {name: beta_vae, beta: 1}
+  recon: {name: mse}
+  training: {steps: 3, batch_size: 4, learning_rate: 1e-3, log_every: 1}
+  loss_scale: sum
+"""
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    folder = tmp_path / "data root"
+    folder.mkdir()
+    monkeypatch.setenv("DISENTUNE_DATA", str(folder))
+    np.savez(folder / "mine.npz", images=IMAGES)
+    return folder
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    (tmp_path / "own.yaml").write_text(SWEEP)
+    return "own.yaml"
+
+
+def prepared(root: Path) -> Path:
+    """The one folder of a prepared array."""
+    (path,) = root.glob("*/images.npy")
+    return path.parent
+
+
+# ---- list
+
+
+def test_list_names_every_data_set_and_its_state(disentune, root):
+    code, printed, _ = disentune("data", "list", "--json")
+    listing = {one["name"]: one for one in json.loads(printed)}
+    assert code == 0
+    assert sorted(listing) == DATASETS.names()
+    assert listing["xysquares"]["images"] == 8**6
+    assert listing["xysquares"]["state"] == "needs no file"
+    assert listing["dsprites"]["state"] == "not prepared: disentune data prepare dsprites"
+    assert listing["grid_file"]["state"] == "made from your own file"
+
+
+def test_list_without_a_root_says_so(disentune, monkeypatch):
+    monkeypatch.delenv("DISENTUNE_DATA", raising=False)
+    _, printed, _ = disentune("data", "list")
+    assert re.search(r"dsprites +737,280 +1 x 64 x 64 .*unknown: DISENTUNE_DATA is not set", printed)
+
+
+# ---- prepare
+
+
+def test_prepare_makes_the_array_and_says_what_it_holds(disentune, root):
+    code, printed, complained = disentune("data", "prepare", "grid_file", *OWN)
+    about = json.loads((prepared(root) / "about.json").read_text())
+    assert code == 0
+    assert "prepared: 12 images of 1 x 8 x 8, 896 B" in printed
+    assert about["sha256"] in printed
+    assert f"mean {IMAGES.mean() / 255:.6f}" in printed
+    assert "preparing grid_file" in complained
+
+
+def test_preparing_twice_does_nothing_unless_asked(disentune, root):
+    disentune("data", "prepare", "grid_file", *OWN)
+    before = (prepared(root) / "images.npy").stat().st_ino
+    _, printed, _ = disentune("data", "prepare", "grid_file", *OWN)
+    assert "was prepared before" in printed
+    assert (prepared(root) / "images.npy").stat().st_ino == before
+    _, printed, _ = disentune("data", "prepare", "grid_file", *OWN, "--again")
+    assert "was prepared before" not in printed
+    assert (prepared(root) / "images.npy").stat().st_ino != before
+
+
+def test_root_on_the_command_line_wins(disentune, root, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    np.savez(other / "mine.npz", images=IMAGES)
+    disentune("data", "prepare", "grid_file", *OWN, "--root", "other")
+    assert prepared(other)
+    assert not list(root.glob("*/images.npy"))
+
+
+def test_a_drawn_data_set_needs_no_preparation(disentune, root):
+    code, printed, _ = disentune("data", "prepare", "xysquares")
+    assert (code, printed) == (0, "'xysquares' is drawn when it is needed; there is nothing to prepare\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["dsprite"], "unknown data set 'dsprite'. Did you mean 'dsprites'?"),
+        (["smallnorb", "--set", "split=testing"], "must be one of 'both' or 'training', got 'testing'"),
+        (["smallnorb", "--set", "split"], "--set split: must be key=value, for example --set split=training"),
+        (["dsprites", "--from", "nowhere.npz"], "--from nowhere.npz: does not exist"),
+    ],
+)
+def test_wrong_input_is_one_message(disentune, root, arguments, message):
+    code, _, complained = disentune("data", "prepare", *arguments)
+    assert code == 2
+    assert message in complained
+
+
+def test_without_a_root_nothing_is_guessed(disentune, monkeypatch):
+    monkeypatch.delenv("DISENTUNE_DATA", raising=False)
+    code, _, complained = disentune("data", "prepare", "dsprites")
+    assert code == 2
+    assert complained.startswith("no data root is set")
+
+
+# ---- verify
+
+
+def test_verify_finds_what_was_altered(disentune, root):
+    disentune("data", "prepare", "grid_file", *OWN)
+    code, printed, _ = disentune("data", "verify")
+    assert (code, "sound" in printed) == (0, True)
+    path = prepared(root) / "images.npy"
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    code, printed, _ = disentune("data", "verify", "--json")
+    (outcome,) = json.loads(printed).values()
+    assert code == 1
+    assert not outcome["sound"]
+    assert str(path) in outcome["reason"]
+    assert "disentune data prepare grid_file" in outcome["reason"]
+
+
+def test_verify_one_that_is_not_prepared(disentune, root):
+    code, printed, _ = disentune("data", "verify", "dsprites")
+    assert code == 1
+    assert "not prepared" in printed
+    assert "disentune data prepare dsprites" in printed
+
+
+def test_verify_an_empty_root(disentune, root):
+    assert disentune("data", "verify")[:2] == (0, "nothing is prepared there\n")
+
+
+# ---- sweeps
+
+
+def test_a_plan_says_what_is_not_prepared(disentune, root, sweep):
+    code, printed, _ = disentune("plan", sweep)
+    assert code == 0
+    assert re.search(
+        r"note: grid_file_\w+ is not prepared; a run does it first\. Or do it now: disentune data", printed
+    )
+    disentune("data", "prepare", "grid_file", *OWN)
+    assert "note:" not in disentune("plan", sweep)[1]
+
+
+def test_a_probe_needs_the_data(disentune, root, sweep):
+    code, _, complained = disentune("plan", sweep, "--probe")
+    assert code == 2
+    assert "--probe needs the data: disentune data prepare grid_file" in complained
+    disentune("data", "prepare", "grid_file", *OWN)
+    assert disentune("plan", sweep, "--probe")[0] == 0
+
+
+def test_a_plan_without_a_root_is_refused(disentune, sweep, monkeypatch):
+    monkeypatch.delenv("DISENTUNE_DATA", raising=False)
+    code, _, complained = disentune("plan", sweep)
+    assert code == 2
+    assert complained.startswith("no data root is set")
+    code, printed, _ = disentune("plan", sweep, "--json")
+    assert code == 2
+    assert json.loads(printed)["problems"][0].startswith("no data root is set")
+
+
+def test_damaged_data_is_met_in_the_plan(disentune, root, sweep):
+    disentune("data", "prepare", "grid_file", *OWN)
+    path = prepared(root) / "images.npy"
+    path.write_bytes(path.read_bytes()[:-5])
+    code, _, complained = disentune("plan", sweep)
+    assert code == 2
+    assert f"{path} must have 896 bytes, but has 891" in complained
+
+
+def test_the_sweep_may_name_the_root_and_the_environment_wins(disentune, root, sweep, monkeypatch, tmp_path):
+    empty = tmp_path / "empty"
+    set_root = ("--set", f"data.root={empty}")
+    disentune("data", "prepare", "grid_file", *OWN)
+    assert "note:" not in disentune("plan", sweep, *set_root)[1]
+    monkeypatch.delenv("DISENTUNE_DATA")
+    assert "is not prepared" in disentune("plan", sweep, *set_root)[1]
+
+
+def test_a_relative_root_in_a_sweep_is_refused(disentune, root, sweep):
+    code, _, complained = disentune("plan", sweep, "--set", "data.root=data")
+    assert code == 2
+    assert "data.root: must be a path from / or ~, the same on every node, got 'data'" in complained
+
+
+def test_train_prepares_what_it_needs(disentune, root, sweep):
+    code, printed, _ = disentune("train", sweep)
+    assert code == 0
+    assert len(re.findall(r"^step", printed, re.MULTILINE)) == 3
+    assert prepared(root)
