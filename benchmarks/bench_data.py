@@ -208,9 +208,8 @@ def against_other_storage(folder: Path) -> None:
 
     np.testing.assert_array_equal(from_hdf5(np.arange(5)), few[:5])
     compared("HDF5, image by image", stored.images, from_hdf5, (len(stored), len(few)), times=2)
-    compared(
-        "bytes in memory (65,536 images)", stored.images, lambda i: loaded[i], (len(stored), len(loaded)), times=10
-    )
+    sizes = len(stored), len(loaded)
+    compared("bytes in memory (65,536 images)", stored.images, loaded.__getitem__, sizes, times=10)
     hdf5.file.close()
 
 
@@ -271,7 +270,7 @@ def sharing() -> bool:
 
 
 def _mb(kilobytes: list[int]) -> str:
-    return ", ".join(f"{one / 1000:.0f}" for one in kilobytes)
+    return ", ".join(f"{one * 1024 / 1e6:.0f}" for one in kilobytes)
 
 
 def main() -> None:

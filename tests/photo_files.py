@@ -69,6 +69,9 @@ def write_archive(path: Path, files: Mapping[str, bytes]) -> None:
             entry = tarfile.TarInfo(folder)
             entry.type = tarfile.DIRTYPE
             archive.addfile(entry)
+        link = tarfile.TarInfo("data/cars/latest.mat")
+        link.type, link.linkname = tarfile.SYMTYPE, "car_000_mesh.mat"
+        archive.addfile(link)
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(content)

@@ -189,7 +189,8 @@ def test_damage_within_is_noticed(archive):
     refused(archive, "cut off|damaged|cannot be read|but holds")
 
 
-def test_damage_that_only_the_checksum_tells_is_noticed(archive):
+def test_damage_that_only_the_checksum_tells_is_noticed(archive, monkeypatch):
+    monkeypatch.setattr(cars3d, "BLOCK", 512)  # tar's own reading ends before the checksum
     content = bytearray(archive.read_bytes())
     content[-6] ^= 0xFF
     archive.write_bytes(content)

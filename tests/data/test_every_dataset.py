@@ -1,4 +1,4 @@
-"""What every data set of the catalogue must do. Those made from files are met in miniature, in the files' own formats."""
+"""What every data set of the catalogue must do. Those made from files are met in miniature, in the public formats."""
 
 import math
 import pickle

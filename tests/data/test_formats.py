@@ -2,7 +2,6 @@
 
 import tracemalloc
 import zipfile
-from functools import partial
 
 import h5py
 import numpy as np
@@ -24,14 +23,12 @@ from disentune.data.formats import (
     h5_shape,
     is_npz,
     labels_span,
-    mending,
     npz_chunks,
     npz_keys,
     npz_shape,
     rows_of,
 )
 from disentune.errors import DataError
-from disentune.plugin import Source
 from sprite_files import Trap, labels, write_dsprites_npz
 
 ARRAYS = {
@@ -305,20 +302,6 @@ def test_pieces_have_about_sixteen_megabytes():
     assert rows_of((737280, 64, 64)) == 16_000_000 // 4096
     assert rows_of((9,)) == 16_000_000
     assert rows_of((9, 10**9)) == 1
-
-
-def failing(error, paths):
-    yield np.zeros(3)
-    raise error
-
-
-def test_errors_say_which_command_takes_another_file():
-    raw = Source("norb", (), partial(failing, DataError("file.mat: is odd")), (1, 2, 2), 5, options="--set split=all")
-    chunks = mending(raw).read([])
-    assert next(chunks).shape == (3,)
-    expected = "file.mat: is odd; with the right file: disentune data prepare norb --set split=all --from FILE"
-    with pytest.raises(DataError, match=f"^{expected}$"):
-        next(chunks)
 
 
 # ---- images and labels

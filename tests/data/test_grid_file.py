@@ -284,7 +284,7 @@ def refused(root, text, **changes):
 
 
 def with_command(message):
-    return f"{grid_file.source(params_of()).command} --from FILE" in message
+    return f"mend the file, then: {grid_file.source(params_of()).command}" in message
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,14 @@ def test_the_deviation_is_that_of_so_many_white_pixels(lit):
     assert expected == pytest.approx(root, rel=1.2e-3 if lit < 4095 else 0.2)  # one pixel of noise has a large error
 
 
+def test_the_deviation_of_pure_noise_and_of_one_noisy_pixel_is_exact():
+    """Noise alone has its own variance; one value that is d away from 4095 equal ones gives d**2 / 4096."""
+    levels = np.arange(256) / 255
+    pure, one = noisy_dsprites._deviation(np.array([0, 4095 / 4096])) ** 2
+    assert pure == pytest.approx(levels.var(), rel=1e-12)
+    assert one == pytest.approx(((1 - levels) ** 2).mean() / 4096, rel=1e-9)
+
+
 def test_statistics_of_many_sprites_need_a_sample_only(data, monkeypatch):
     monkeypatch.setattr(redrawn, "SAMPLE", 7)
     fewer = noisy_dsprites.DATASET.open(noisy_dsprites.Params())

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock, Timeout
 
 import stored_examples as examples
 from disentune.data import preparing
 from disentune.data.preparing import prepare
-from disentune.data.store import VARIABLE, about_of, folder_of, images_path, mapped
+from disentune.data.store import VARIABLE, about_of, folder_of, images_path, mapped, verify
 from disentune.errors import DataError
 from disentune.plugin import File, Source, Statistics
 from stored_examples import BITS, COUNT, GREY, NAME, example, reads_of, source_of
@@ -57,6 +58,7 @@ def test_bits_give_back_the_black_and_white_pixels(root, shape):
     prepare(binary)
     np.testing.assert_array_equal(images_of(binary), example(shape, binary=True))
     assert np.load(images_path(binary)).shape == (COUNT, -(-np.prod(shape) // 8))
+    assert verify(binary).sha256 == hashlib.sha256(np.load(images_path(binary)).tobytes()).hexdigest()
 
 
 @pytest.mark.parametrize("rows", [1, 5, 12, 100])
@@ -184,11 +186,11 @@ def test_variants_live_side_by_side(root):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"count": COUNT + 1}, rf"must have {COUNT + 1} images, but has {COUNT}; .*prepare example --from FILE"),
-        ({"count": COUNT - 1}, rf"must have {COUNT - 1} images, but has more; .*prepare example --from FILE"),
-        ({"shape": (3, 5, 4)}, r"images must be \(3, 5, 4\) .*, but are \(3, 4, 5\) uint8; .*prepare example --from"),
+        ({"count": COUNT + 1}, rf"must have {COUNT + 1} images, but has {COUNT}; .*then: disentune data prepare example"),
+        ({"count": COUNT - 1}, rf"must have {COUNT - 1} images, but has more; .*then: disentune data prepare example"),
+        ({"shape": (3, 5, 4)}, r"images must be \(3, 5, 4\) .*, but are \(3, 4, 5\) uint8; .*prepare example"),
         ({"shape": (1, 4, 5)}, r"images must be \(1, 4, 5\) .*, but are \(3, 4, 5\) uint8"),
-        ({"binary": True}, r"pixels must be black or white, but some are grey; .*prepare example --from FILE"),
+        ({"binary": True}, r"pixels must be black or white, but some are grey; .*then: disentune data prepare example"),
         ({"published": Statistics((0.5,) * 3, (0.25,) * 3)}, r"not the published.* must be 0\.500000, .*--accept"),
     ],
 )  # fmt: skip
@@ -263,7 +265,10 @@ def test_a_reader_that_fails_in_the_middle_leaves_nothing_behind(root, error):
 def test_a_file_that_the_system_cannot_read_is_named(root):
     (root / NAME).write_bytes(example().tobytes())
     broken = partial(examples.read_and_fail, shape=GREY, error=OSError(errno.EIO, "Input/output error"))
-    with pytest.raises(DataError, match=rf"{NAME}: cannot be read \(.*Input/output error\); .*prepare example --from"):
+    with pytest.raises(
+        DataError,
+        match=rf"{NAME}: cannot be read \(.*Input/output error\); .*then: disentune data prepare example",
+    ):
         prepare(source_of(read=broken))
 
 
@@ -393,11 +398,48 @@ def test_a_download_is_removed_when_the_array_has_all_of_it(root, monkeypatch):
     assert not (root / "downloads" / NAME).exists()
 
 
-def test_a_download_stays_when_it_could_not_be_made_into_the_array(root, monkeypatch):
+def test_a_download_of_the_wrong_file_is_removed_so_that_the_next_attempt_fetches_it_again(root, monkeypatch):
     monkeypatch.setattr(preparing, "download", downloaded)
-    with pytest.raises(DataError, match="some are grey"):
+    with pytest.raises(DataError, match="grey; with the right file: disentune data prepare example --from FILE"):
         prepare(source_of(files=(WEB,), binary=True))
+    assert not (root / "downloads" / NAME).exists()
+
+
+def test_a_download_whose_contents_are_not_the_published_ones_stays_until_the_user_decides(root, monkeypatch):
+    monkeypatch.setattr(preparing, "download", downloaded)
+    other = source_of(files=(WEB,), published=Statistics((0.9,) * 3, (0.1,) * 3))
+    with pytest.raises(DataError, match="is not the published data set"):
+        prepare(other)
     assert (root / "downloads" / NAME).exists()
+    prepare(other, accept=True)
+    np.testing.assert_array_equal(images_of(other), example())
+
+
+def test_again_fetches_again(root, monkeypatch):
+    fetched = []
+
+    def download(file, folder, command, say):
+        fetched.append((folder / file.name).exists())
+        return downloaded(file, folder, command, say)
+
+    monkeypatch.setattr(preparing, "download", download)
+    downloaded(WEB, root / "downloads", "", None)
+    prepare(source_of(files=(WEB,)), again=True)
+    assert fetched == [False]
+
+
+def test_a_full_disk_keeps_the_download(root, monkeypatch):
+    monkeypatch.setattr(preparing, "download", downloaded)
+    monkeypatch.setattr(preparing.shutil, "disk_usage", lambda path: namedtuple("Usage", "free")(1))
+    with pytest.raises(DataError, match="are free"):
+        prepare(source_of(files=(WEB,)))
+    assert (root / "downloads" / NAME).exists()
+
+
+def test_two_variants_of_a_data_set_are_not_prepared_at_once(root):
+    """They may be made from the same download."""
+    with preparing.locked(source_of(variant="small")), pytest.raises(Timeout):
+        FileLock(root / ".example.lock", timeout=0).acquire()
 
 
 def test_a_file_that_the_user_gives_is_never_removed(root, monkeypatch):

@@ -202,7 +202,7 @@ def refused(path, text):
     with pytest.raises(DataError, match=text) as raised:
         preparing()
     assert str(path) in str(raised.value)
-    assert "disentune data prepare smallnorb --from FILE" in str(raised.value)
+    assert "disentune data prepare smallnorb --from FOLDER" in str(raised.value)
 
 
 def rewritten(root, name, change):
@@ -238,7 +238,15 @@ def test_a_cut_off_file_is_noticed(root, name):
     refused(root / name, "cut off or damaged")
 
 
-def test_damage_within_is_noticed(root):
+def test_contents_that_cannot_be_unpacked_are_noticed(root):
+    content = bytearray((root / DAT).read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 2000] = b"\xff" * 2000
+    (root / DAT).write_bytes(content)
+    refused(root / DAT, "cut off or damaged.*while decompressing")
+
+
+def test_a_wrong_checksum_is_noticed(root):
     content = bytearray((root / DAT).read_bytes())
     content[-6] ^= 0xFF  # of the checksum behind the contents
     (root / DAT).write_bytes(content)

@@ -1,7 +1,6 @@
 """Stored images as a data set, opened by many processes at once."""
 
 import multiprocessing
-import os
 import pickle
 import threading
 from functools import partial
@@ -137,8 +136,7 @@ def test_an_array_replaced_while_it_is_opened_is_opened_again(root, tmp_path, mo
     known = about_of(source_of())
 
     def replaced_after(source):
-        monkeypatch.undo()
-        os.environ[VARIABLE] = str(root)
+        monkeypatch.setattr(stored, "about_of", about_of)
         (root / NAME).unlink()
         prepare(source, tmp_path / "new.bin", again=True)
         return known
@@ -147,6 +145,24 @@ def test_an_array_replaced_while_it_is_opened_is_opened_again(root, tmp_path, mo
     prepared = opened(source_of())
     assert prepared.about == about_of(source_of()) != known
     np.testing.assert_array_equal(prepared.images(np.arange(COUNT)), example(seed=1))
+
+
+def test_an_array_that_vanishes_for_a_moment_while_it_is_opened_is_opened_again(root, monkeypatch):
+    prepare(source_of())
+    (root / "example").rename(root / "aside")
+    (root / "example").mkdir()
+    (root / "example" / "about.json").write_bytes((root / "aside" / "about.json").read_bytes())
+
+    def placed_before(source):
+        monkeypatch.setattr(stored, "about_of", about_of)
+        with pytest.raises(DataError, match=r"images\.npy is missing") as raised:
+            about_of(source)
+        (root / "example").rename(root / "replaced")
+        (root / "aside").rename(root / "example")
+        raise raised.value
+
+    monkeypatch.setattr(stored, "about_of", placed_before)
+    np.testing.assert_array_equal(opened(source_of()).images(np.arange(COUNT)), example())
 
 
 def test_whoever_opens_it_while_it_is_made_again_gets_the_old_or_the_new_and_never_both(root, tmp_path):
@@ -165,11 +181,11 @@ def test_whoever_opens_it_while_it_is_made_again_gets_the_old_or_the_new_and_nev
     thread = threading.Thread(target=keep_replacing)
     thread.start()
     try:
-        seen = [opened(source_of()) for _ in range(200)]
+        seen = [opened(source_of()) for _ in range(100)]
+        wait_until(lambda: len({one.about.sha256 for one in [*seen, opened(source_of())]}) == 2, "both to be seen")
     finally:
         ended.set()
         thread.join()
     for prepared in seen:
         seed = int(prepared.about.files[0].name[0])
         np.testing.assert_array_equal(prepared.images(np.arange(COUNT)), example(seed=seed))
-    assert {prepared.about.files[0].name for prepared in seen} == {"0.bin", "1.bin"}

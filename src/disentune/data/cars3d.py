@@ -15,7 +15,6 @@ import numpy as np
 from pydantic import Field
 from scipy.io import loadmat
 
-from disentune.data.formats import mending
 from disentune.data.resizing import Filter, made, resized
 from disentune.data.stored import StoredImages
 from disentune.data.unpacking import unpacked
@@ -60,18 +59,16 @@ def published(params: Params) -> Statistics | None:
 
 
 def source(params: Params) -> Source:
-    return mending(
-        Source(
-            name="cars3d",
-            files=(ARCHIVE,),
-            read=partial(_images, params),
-            shape=shape(params),
-            count=math.prod(FACTORS.values()),
-            variant=made(params.image_size, ORIGINAL, params.resize),
-            options=" ".join(f"--set {key}={value}" for key, value in params.model_dump(exclude_defaults=True).items()),
-            published=published(params),
-            tolerance=1e-3,  # Pillow's versions round differently
-        )
+    return Source(
+        name="cars3d",
+        files=(ARCHIVE,),
+        read=partial(_images, params),
+        shape=shape(params),
+        count=math.prod(FACTORS.values()),
+        variant=made(params.image_size, ORIGINAL, params.resize),
+        options=" ".join(f"--set {key}={value}" for key, value in params.model_dump(exclude_defaults=True).items()),
+        published=published(params),
+        tolerance=1e-3,  # Pillow's versions round differently
     )
 
 

@@ -31,7 +31,7 @@ from disentune.plugin import File, Frozen
 TIMEOUT_S = 30.0
 """Without a connection, and without a byte."""
 WAITS_S: tuple[float, ...] = (1, 2, 4, 8, 16)
-"""Before each new attempt; one that gets no further than any before it after the last wait ends a mirror."""
+"""Before each new attempt; after the last a mirror is given up. One that gets further than all before starts anew."""
 LONGEST_WAIT_S = 120.0
 """Of those that a server may ask for."""
 SAY_EVERY_S = 0.2

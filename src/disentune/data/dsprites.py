@@ -18,7 +18,6 @@ from disentune.data.formats import (
     assert_images,
     is_npz,
     labels_span,
-    mending,
     rows_of,
 )
 from disentune.data.stored import StoredImages
@@ -45,16 +44,14 @@ class Params(Frozen):
 
 
 def source() -> Source:
-    return mending(
-        Source(
-            name="dsprites",
-            files=(FILE,),
-            read=read,
-            shape=SHAPE,
-            count=math.prod(FACTORS.values()),
-            binary=True,
-            published=PUBLISHED,
-        )
+    return Source(
+        name="dsprites",
+        files=(FILE,),
+        read=read,
+        shape=SHAPE,
+        count=math.prod(FACTORS.values()),
+        binary=True,
+        published=PUBLISHED,
     )
 
 

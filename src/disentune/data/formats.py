@@ -3,10 +3,8 @@
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -14,7 +12,6 @@ import h5py
 import numpy as np
 
 from disentune.errors import DataError
-from disentune.plugin import Source
 
 PIECE = 1 << 20
 """Bytes that are decompressed at a time."""
@@ -25,20 +22,6 @@ LARGEST = 1 << 30
 def rows_of(shape: Sequence[int], size_mb: int = 16) -> int:
     """How many rows of a uint8 array of this shape make so many megabytes; at least 1."""
     return max(1, size_mb * 10**6 // max(1, math.prod(shape[1:])))
-
-
-def mending(source: Source) -> Source:
-    """The same source; the errors of its `read` also say which command takes another file."""
-    return replace(source, read=partial(mendable, source.read, source.command))
-
-
-def mendable(
-    read: Callable[[Sequence[Path]], Iterator[np.ndarray]], command: str, paths: Sequence[Path]
-) -> Iterator[np.ndarray]:
-    try:
-        yield from read(paths)
-    except DataError as error:
-        raise DataError(f"{error}; with the right file: {command} --from FILE") from None
 
 
 # ---- either, told apart by content

@@ -28,7 +28,6 @@ from disentune.data.formats import (
     as_pixels,
     channels_first,
     is_npz,
-    mending,
     rows_of,
 )
 from disentune.data.stored import StoredImages
@@ -104,17 +103,15 @@ def factor_sizes(params: Params) -> tuple[int, ...]:
 
 
 def source(params: Params) -> Source:
-    return mending(
-        Source(
-            name="grid_file",
-            files=(File(params.path),),
-            read=partial(_images, params),
-            shape=shape(params),
-            count=math.prod(params.factor_sizes),
-            variant=_variant(params),
-            options=_options(params),
-            binary=params.binary,
-        )
+    return Source(
+        name="grid_file",
+        files=(File(params.path),),
+        read=partial(_images, params),
+        shape=shape(params),
+        count=math.prod(params.factor_sizes),
+        variant=_variant(params),
+        options=_options(params),
+        binary=params.binary,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from disentune.data.formats import as_pixels, assert_images, channels_first, mending, npz_chunks, rows_of
+from disentune.data.formats import as_pixels, assert_images, channels_first, npz_chunks, rows_of
 from disentune.data.stored import StoredImages
 from disentune.plugin import File, Frozen, Shape, Source, Statistics
 
@@ -46,17 +46,15 @@ def of_the_challenge(part: str) -> File:
 
 def source(name: str, file: File, objects: Objects, published: Statistics | None) -> Source:
     sizes = tuple(FACTORS[objects].values())
-    return mending(
-        Source(
-            name=name,
-            files=(file,),
-            read=partial(read, sizes),
-            shape=SHAPE,
-            count=math.prod(sizes),
-            variant="" if objects == 6 else f"{objects}_objects",
-            options="" if objects == 6 else f"--set objects={objects}",
-            published=published,
-        )
+    return Source(
+        name=name,
+        files=(file,),
+        read=partial(read, sizes),
+        shape=SHAPE,
+        count=math.prod(sizes),
+        variant="" if objects == 6 else f"{objects}_objects",
+        options="" if objects == 6 else f"--set objects={objects}",
+        published=published,
     )
 
 

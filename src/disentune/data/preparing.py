@@ -44,14 +44,16 @@ def prepare(
             return about
         _assert_ours(source)
         _clear_leftovers(source)
+        fetched = [downloads() / file.name for file in source.files if file.urls and given is None]
+        if again:
+            _remove(fetched)
         paths = [_located(file, source, given, say) for file in source.files]
-        with _aside(source) as aside:
+        with _aside(source) as aside, _removed_if_wrong(fetched):
             about = _written(source, paths, aside / "made", say)
             if not accept:
                 _assert_published(source, about)
             _put_in_place(source, aside)
-        if given is None:
-            _remove_downloads(paths)
+        _remove(fetched)  # the array has all that was in them
         return about
 
 
@@ -148,11 +150,23 @@ def _given(file: File, source: Source, given: Path) -> Path:
     return there
 
 
-def _remove_downloads(paths: list[Path]) -> None:
-    """The array has all that was in them."""
-    for path in paths:
-        if path.parent == downloads():
-            path.unlink(missing_ok=True)
+def _remove(fetched: list[Path]) -> None:
+    for path in fetched:
+        path.unlink(missing_ok=True)
+
+
+class WrongFiles(DataError):
+    """Files that cannot be this data set's."""
+
+
+@contextmanager
+def _removed_if_wrong(fetched: list[Path]) -> Iterator[None]:
+    """Else the next attempt would take them for what they are not."""
+    try:
+        yield
+    except WrongFiles:
+        _remove(fetched)
+        raise
 
 
 # ---- writing the array
@@ -203,6 +217,8 @@ def _read(source: Source, paths: list[Path]) -> Iterator[np.ndarray]:
         yield from source.read(paths)
     except OSError as error:
         raise _wrong(source, paths, f"cannot be read ({error})") from error
+    except DataError as error:
+        raise WrongFiles(f"{error}; {_right_file(source)}") from None
 
 
 def _assert_room(source: Source, about: About) -> None:
@@ -230,8 +246,14 @@ def _rows(source: Source, chunk: np.ndarray, paths: list[Path]) -> memoryview:
     return flat.data
 
 
-def _wrong(source: Source, paths: list[Path], text: str) -> DataError:
-    return DataError(f"{', '.join(map(str, paths))}: {text}; with the right file: {source.command} --from FILE")
+def _wrong(source: Source, paths: list[Path], text: str) -> WrongFiles:
+    return WrongFiles(f"{', '.join(map(str, paths))}: {text}; {_right_file(source)}")
+
+
+def _right_file(source: Source) -> str:
+    if not any(file.urls for file in source.files):
+        return f"mend the file, then: {source.command}"
+    return f"with the right file: {source.command} --from {'FILE' if len(source.files) == 1 else 'FOLDER'}"
 
 
 # ---- measuring it

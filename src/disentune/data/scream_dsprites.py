@@ -14,7 +14,6 @@ from PIL import Image
 
 from disentune.data import dsprites, stored
 from disentune.data.dsprites import Params, factor_sizes
-from disentune.data.formats import mending
 from disentune.data.noise import fractions
 from disentune.data.redrawn import SAMPLE, SHAPE, Paint, RedrawnSprites, shape, spread
 from disentune.data.stored import StoredImages
@@ -33,15 +32,13 @@ FILE = File(
 
 
 def painting() -> Source:
-    return mending(
-        Source(
-            name="scream_dsprites",
-            variant="painting",
-            files=(FILE,),
-            read=read,
-            shape=(4, HEIGHT, WIDTH),
-            count=1,
-        )
+    return Source(
+        name="scream_dsprites",
+        variant="painting",
+        files=(FILE,),
+        read=read,
+        shape=(4, HEIGHT, WIDTH),
+        count=1,
     )
 
 

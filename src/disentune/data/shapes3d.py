@@ -18,7 +18,6 @@ from disentune.data.formats import (
     assert_images,
     channels_first,
     labels_span,
-    mending,
     rows_of,
 )
 from disentune.data.stored import StoredImages
@@ -46,8 +45,8 @@ class Params(Frozen):
 
 def sources(params: Params) -> tuple[Source]:
     count = math.prod(FACTORS.values())
-    plain = Source(name="shapes3d", files=(FILE,), read=read, shape=SHAPE, count=count, published=PUBLISHED)
-    return (mending(plain),)
+    source = Source(name="shapes3d", files=(FILE,), read=read, shape=SHAPE, count=count, published=PUBLISHED)
+    return (source,)
 
 
 def read(paths: Sequence[Path]) -> Iterator[np.ndarray]:

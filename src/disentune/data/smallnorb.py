@@ -16,7 +16,6 @@ import numpy as np
 from pydantic import Field
 
 from disentune.data.factors import FactorGrid
-from disentune.data.formats import mending
 from disentune.data.noise import fractions, noise_keys
 from disentune.data.resizing import Filter, made, resized
 from disentune.data.stored import StoredImages
@@ -89,18 +88,16 @@ def published(params: Params) -> Statistics | None:
 
 def source(params: Params) -> Source:
     chosen = params.model_dump(exclude_defaults=True, exclude={"instance"})
-    return mending(
-        Source(
-            name="smallnorb",
-            files=tuple(_file(name) for name in MD5 if any(split in name for split in params.splits)),
-            read=partial(_images, params),
-            shape=shape(params),
-            count=math.prod(stored_factors(params).values()),
-            variant=f"{params.split}_{made(params.image_size, ORIGINAL, params.resize)}",
-            options=" ".join(f"--set {key}={value}" for key, value in chosen.items()),
-            published=published(params),
-            tolerance=1e-3,  # Pillow's versions round differently
-        )
+    return Source(
+        name="smallnorb",
+        files=tuple(_file(name) for name in MD5 if any(split in name for split in params.splits)),
+        read=partial(_images, params),
+        shape=shape(params),
+        count=math.prod(stored_factors(params).values()),
+        variant=f"{params.split}_{made(params.image_size, ORIGINAL, params.resize)}",
+        options=" ".join(f"--set {key}={value}" for key, value in chosen.items()),
+        published=published(params),
+        tolerance=1e-3,  # Pillow's versions round differently
     )
 
 

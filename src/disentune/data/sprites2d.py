@@ -1,10 +1,10 @@
-"""Sprites2D: our stand-in for dSprites (Matthey et al., 2017) without a download: square, ellipse, heart, smooth edges.
+"""Sprites2D: our stand-in for dSprites: a white square, ellipse or heart with smooth edges; needs no download.
 
-White on black. All shapes touch the same circle, around whose centre they turn; its diameter at the largest scale is
-half the image. Scales grow evenly from 0.5 to 1; a single one is 0.5. Orientation k of n is k / n of a full turn
-anticlockwise, so unlike in dSprites none comes twice; a square looks the same after each quarter turn, an ellipse
-after each half. Positions are whole pixels apart, evenly spaced and centred, x to the right and y downwards. A pixel is
-the share of its 8 x 8 sample points that lie inside the shape.
+The factors are those of dSprites (Matthey et al., 2017). All shapes touch the same circle, around whose centre they
+turn; its diameter at the largest scale is half the image. Scales grow evenly from 0.5 to 1; a single one is 0.5.
+Orientation k of n is k / n of a full turn anticlockwise, so unlike in dSprites none comes twice; a square looks the
+same after each quarter turn, an ellipse after each half. Positions are whole pixels apart, evenly spaced and centred, x
+to the right and y downwards. A pixel is the share of its 8 x 8 sample points that lie inside the shape.
 """
 
 from collections.abc import Callable
@@ -161,7 +161,7 @@ def _sprite(inside: Callable[..., np.ndarray], box: int, radius: float, angle: f
     y = -x[:, None]
     cos, sin = np.cos(angle), np.sin(angle)
     covered = inside(x * cos + y * sin, y * cos - x * sin)
-    counts = covered.reshape(side, SAMPLES, side, SAMPLES).sum(axis=(1, 3))
+    counts = covered.reshape(side, SAMPLES, -1).sum(axis=1, dtype=np.uint8).reshape(side, side, SAMPLES).sum(axis=2)
     return np.pad(np.rint(counts * (255 / SAMPLES**2)).astype(np.uint8), margin)
 
 

@@ -79,7 +79,7 @@ def images_path(source: Source) -> Path:
 def locked(source: Source) -> Iterator[None]:
     """One process of a node, or of all nodes that share the root, at a time."""
     place = root()
-    lock = FileLock(place / f".{source.key}.lock", mode=0o666)  # whoever may write the root may lock it
+    lock = FileLock(place / f".{source.name}.lock", mode=0o666)  # whoever may write the root may lock it
     try:
         place.mkdir(parents=True, exist_ok=True)
         lock.acquire()

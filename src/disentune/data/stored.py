@@ -16,22 +16,28 @@ def opened(source: Source) -> Prepared:
     """Prepared first if it is not there. Looks again when the folder was replaced while its files were opened."""
     while True:
         before = _identity(source)
+        if before is None:
+            prepare(source)  # or waits for whoever is at it
+            continue
         try:
-            prepared = mapped(source, about_of(source) or prepare(source))
+            about = about_of(source)
+            prepared = mapped(source, about) if about else None
         except DataError:
             if _identity(source) == before:
                 raise
-        else:
-            if _identity(source) == before:
-                return prepared
+            continue
+        if prepared and _identity(source) == before:
+            return prepared
 
 
 def _identity(source: Source) -> tuple[int, int] | None:
-    """about.json is written once, with its folder."""
+    """Of a folder: about.json is written once, with it. None when there is none."""
     try:
         stat = (folder_of(source) / ABOUT).stat()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError:
+        return 0, 0  # it is there, and `about_of` says why it cannot be read
     return stat.st_ino, stat.st_mtime_ns
 
 
