@@ -1,14 +1,11 @@
 """The pinwheel: undone step by step, its coordinates are the Gaussians of the paper's code."""
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
 
 from disentune.data.pinwheel import DATASET, Params
-from disentune.errors import DataError
 from disentune.training import Training
 
 PINNED = [[0.8300852, -0.8490722], [0.5631844, -0.5325817], [1.0837719, 0.8393306]]
@@ -115,24 +112,11 @@ def test_the_papers_network_learns_it(trial_with):
     assert losses[-1] < 0
 
 
-def test_a_pickle_is_small_and_gives_the_same_points():
-    data = opened(arms=3, points=5000, draw=2)
-    pickled = pickle.dumps(data)
-    assert len(pickled) < 10_000
-    np.testing.assert_array_equal(points(pickle.loads(pickled)), points(data))
-
-
 def test_writing_into_points_leaves_the_data_alone():
     data = opened()
     before = data.images(np.array([0])).copy()
     data.images(np.array([0]))[:] = 7
     np.testing.assert_array_equal(data.images(np.array([0])), before)
-
-
-@pytest.mark.parametrize("index", [-1, 400])
-def test_an_index_outside_is_refused(index):
-    with pytest.raises(DataError, match=f"index must be 0 to 399, but {index} came"):
-        opened().images(np.array([0, index]))
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_variants_live_side_by_side(root):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"count": COUNT + 1}, rf"must have {COUNT + 1} images, but has {COUNT}; .*then: disentune data prepare example"),
+        ({"count": COUNT + 1}, rf"must have {COUNT + 1} images, but has {COUNT}; .*then: disentune data prepare ex"),
         ({"count": COUNT - 1}, rf"must have {COUNT - 1} images, but has more; .*then: disentune data prepare example"),
         ({"shape": (3, 5, 4)}, r"images must be \(3, 5, 4\) .*, but are \(3, 4, 5\) uint8; .*prepare example"),
         ({"shape": (1, 4, 5)}, r"images must be \(1, 4, 5\) .*, but are \(3, 4, 5\) uint8"),

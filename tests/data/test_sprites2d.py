@@ -1,7 +1,6 @@
 """Sprites2D against a slow drawing of the shapes' outlines, and the geometry that its docstring promises."""
 
 import math
-import pickle
 from itertools import product
 
 import numpy as np
@@ -10,7 +9,6 @@ from pydantic import ValidationError
 
 from disentune.data.factors import FactorGrid
 from disentune.data.sprites2d import DATASET, Params, drawn
-from disentune.errors import DataError
 
 SMALL = [
     {"image_size": 16, "scales": 2, "orientations": 5, "positions": 4},
@@ -204,19 +202,6 @@ def test_the_default_world_stays_as_it_is():
     data = opened()
     assert data.mean == pytest.approx([0.07553215209694988], abs=1e-7)  # one sample point is 5e-9
     assert data.std == pytest.approx([0.25122624699769885], abs=1e-7)
-
-
-def test_a_pickle_is_small_and_gives_the_same_images():
-    data = opened(**SMALL[0])
-    pickled = pickle.dumps(data)
-    assert len(pickled) < 10_000
-    np.testing.assert_array_equal(pickle.loads(pickled).images(np.arange(400)), data.images(np.arange(400)))
-
-
-@pytest.mark.parametrize("index", [-1, 480])
-def test_an_index_outside_is_refused(index):
-    with pytest.raises(DataError, match=f"index must be 0 to 479, but {index} came"):
-        opened(**SMALL[0]).images(np.array([0, index]))
 
 
 @pytest.mark.parametrize(

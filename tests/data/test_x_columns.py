@@ -1,6 +1,5 @@
 """XColumns against a slow drawing and the published numbers."""
 
-import pickle
 from itertools import product
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from pydantic import ValidationError
 
 from disentune.data.x_columns import DATASET, Params, union_widths
-from disentune.errors import DataError
 
 WORLDS = [
     {},
@@ -90,19 +88,6 @@ def test_channels_without_a_column_stay_empty():
 
 def test_all_images_differ():
     assert len(np.unique(opened().images(np.arange(512)), axis=0)) == 512
-
-
-def test_a_pickle_is_small_and_gives_the_same_images():
-    data = opened(image_size=16, square_size=5, spacing=2, rgb=False)
-    pickled = pickle.dumps(data)
-    assert len(pickled) < 10_000
-    np.testing.assert_array_equal(pickle.loads(pickled).images(np.arange(99)), data.images(np.arange(99)))
-
-
-@pytest.mark.parametrize("index", [-1, 512])
-def test_an_index_outside_is_refused(index):
-    with pytest.raises(DataError, match=f"index must be 0 to 511, but {index} came"):
-        opened().images(np.array([0, index]))
 
 
 @pytest.mark.parametrize(

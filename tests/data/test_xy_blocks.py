@@ -1,14 +1,11 @@
 """XYBlocks against a slow drawing and the published numbers."""
 
-import pickle
-
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from disentune.data.factors import FactorGrid
 from disentune.data.xy_blocks import DATASET, Params
-from disentune.errors import DataError
 
 PAINTS = [(255, 0, 0), (0, 255, 0), (0, 0, 255)]
 
@@ -84,19 +81,6 @@ def test_neighbours_along_a_factor_differ():
     moved = (corner + np.eye(9, dtype=int)) % data.factor_sizes
     images = data.images(grid.index(np.concatenate([corner[None], moved])))
     assert len(np.unique(images, axis=0)) == 10
-
-
-def test_a_pickle_is_small_and_gives_the_same_images():
-    data = opened(image_size=16)
-    pickled = pickle.dumps(data)
-    assert len(pickled) < 10_000
-    np.testing.assert_array_equal(pickle.loads(pickled).images(np.arange(99)), data.images(np.arange(99)))
-
-
-@pytest.mark.parametrize("index", [-1, 110_592])
-def test_an_index_outside_is_refused(index):
-    with pytest.raises(DataError, match=f"index must be 0 to 110591, but {index} came"):
-        opened().images(np.array([0, index]))
 
 
 @pytest.mark.parametrize(

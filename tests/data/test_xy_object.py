@@ -1,6 +1,5 @@
 """XYObject against a slow drawing and the published numbers."""
 
-import pickle
 from itertools import product
 
 import numpy as np
@@ -9,7 +8,6 @@ from pydantic import ValidationError
 
 from disentune.data.factors import FactorGrid
 from disentune.data.xy_object import DATASET, Params
-from disentune.errors import DataError
 
 RAINBOW = [(255, 0, 0), (255, 255, 0), (0, 255, 0), (0, 255, 255), (0, 0, 255), (255, 0, 255)]
 SMALL = [
@@ -135,19 +133,6 @@ def test_images_of_all_factors_differ():
 
 def test_a_square_as_large_as_the_image_can_be_standardised():
     assert opened(image_size=4, square_size=4, scales=1).std == (1.0,) * 3
-
-
-def test_a_pickle_is_small_and_gives_the_same_images():
-    data = opened(**SMALL[1])
-    pickled = pickle.dumps(data)
-    assert len(pickled) < 10_000
-    np.testing.assert_array_equal(pickle.loads(pickled).images(np.arange(99)), data.images(np.arange(99)))
-
-
-@pytest.mark.parametrize("index", [-1, 75_000])
-def test_an_index_outside_is_refused(index):
-    with pytest.raises(DataError, match=f"index must be 0 to 74999, but {index} came"):
-        opened().images(np.array([0, index]))
 
 
 @pytest.mark.parametrize(

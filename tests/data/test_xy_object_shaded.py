@@ -1,14 +1,11 @@
 """XYObjectShaded against XYObject."""
 
-import pickle
-
 import numpy as np
 import pytest
 
 from disentune.data import xy_object
 from disentune.data.factors import FactorGrid
 from disentune.data.xy_object_shaded import DATASET
-from disentune.errors import DataError
 
 WORLDS = [
     {},
@@ -55,17 +52,3 @@ def test_the_published_statistics_are_those_of_xy_object():
     assert published.mean == (0.009818761549013288,) * 3
     assert published.std == (0.05263236372524584,) * 3
     assert DATASET.published(DATASET.params(scales=3)) is None
-
-
-def test_a_pickle_is_small_and_gives_the_same_images():
-    data = opened(**WORLDS[1])
-    copy = pickle.loads(pickle.dumps(data))
-    assert len(pickle.dumps(data)) < 10_000
-    assert copy.factor_sizes == data.factor_sizes
-    np.testing.assert_array_equal(copy.images(np.arange(99)), data.images(np.arange(99)))
-
-
-@pytest.mark.parametrize("index", [-1, 75_000])
-def test_an_index_outside_is_refused(index):
-    with pytest.raises(DataError, match=f"index must be 0 to 74999, but {index} came"):
-        opened().images(np.array([0, index]))

@@ -1,14 +1,11 @@
 """XYSingleSquare against a slow drawing."""
 
-import pickle
-
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from disentune.data import xysquares
 from disentune.data.xy_single_square import DATASET, Params
-from disentune.errors import DataError
 
 WORLDS = [
     {},
@@ -73,19 +70,6 @@ def test_images_are_those_of_xysquares_with_one_grey_square():
     data = opened(**world)
     assert (data.factor_sizes, data.mean, data.std) == (squares.factor_sizes, squares.mean, squares.std)
     np.testing.assert_array_equal(data.images(np.arange(25)), squares.images(np.arange(25)))
-
-
-def test_a_pickle_is_small_and_gives_the_same_images():
-    data = opened(image_size=20, square_size=6, spacing=3)
-    pickled = pickle.dumps(data)
-    assert len(pickled) < 10_000
-    np.testing.assert_array_equal(pickle.loads(pickled).images(np.arange(25)), data.images(np.arange(25)))
-
-
-@pytest.mark.parametrize("index", [-1, 64])
-def test_an_index_outside_is_refused(index):
-    with pytest.raises(DataError, match=f"index must be 0 to 63, but {index} came"):
-        opened().images(np.array([0, index]))
 
 
 @pytest.mark.parametrize(

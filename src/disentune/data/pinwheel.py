@@ -10,7 +10,7 @@ the unbiased standard deviation of each coordinate over all points. The paper ta
 import numpy as np
 from pydantic import Field
 
-from disentune.data.factors import FactorGrid
+from disentune.data.drawn import DrawnImages
 from disentune.plugin import Count, Dataset, Frozen, Shape, Statistics
 from disentune.randomness import stream
 
@@ -28,26 +28,13 @@ class Params(Frozen):
     draw: Count = Field(0, ge=0)
 
 
-class Pinwheel:
-    def __init__(self, params: Params):
-        self.params = params
-        self.factor_names, self.factor_sizes = FACTORS, factor_sizes(params)
-        self.categorical: tuple[str, ...] = FACTORS
-        self.noisy = False
-        self.shape = shape(params)
-        self._grid = FactorGrid(self.factor_names, self.factor_sizes)
-        self._points = _points(params)
-        self.mean, self.std = _measured(self._points)
-
-    def __reduce__(self):
-        return Pinwheel, (self.params,)
-
-    def __len__(self) -> int:
-        return len(self._grid)
-
-    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """float32 (n, 2, 1, 1)"""
-        return self._points[self._grid.checked(indices)].reshape(-1, *self.shape)
+def opened(params: Params) -> DrawnImages:
+    points = _points(params)
+    table = points.reshape(params.arms, params.points, 2, 1, 1)
+    factors = dict(zip(FACTORS, factor_sizes(params), strict=True))
+    return DrawnImages(
+        (opened, params), factors, shape(params), _measured(points), lambda factors: table[tuple(factors.T)], FACTORS
+    )
 
 
 def shape(params: Params) -> Shape:
@@ -75,4 +62,4 @@ def _measured(points: np.ndarray) -> Statistics:
     return Statistics(tuple(points.mean(axis=0).tolist()), tuple(value or 1.0 for value in deviations.tolist()))
 
 
-DATASET = Dataset(name="pinwheel", params=Params, shape=shape, factor_sizes=factor_sizes, open=Pinwheel, points=True)
+DATASET = Dataset(name="pinwheel", params=Params, shape=shape, factor_sizes=factor_sizes, open=opened, points=True)

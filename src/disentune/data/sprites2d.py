@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
-from disentune.data.factors import FactorGrid
+from disentune.data.drawn import DrawnImages
 from disentune.data.moments import Moments, statistics
 from disentune.data.moving import shifted
 from disentune.data.placement import corners, most_places
@@ -67,33 +67,20 @@ class Params(Frozen):
         return corners(self.image_size, self.box, step, self.positions)
 
 
-class Sprites2D:
-    def __init__(self, params: Params):
-        self.params = params
-        self.factor_names, self.factor_sizes = FACTORS, factor_sizes(params)
-        self.categorical: tuple[str, ...] = ("shape",)
-        self.noisy = False
-        self.shape = shape(params)
-        self._grid = FactorGrid(self.factor_names, self.factor_sizes)
-        self._corners = params.corners
-        sprites, last = drawn(params), self._corners[-1]
-        self.mean, self.std = _measured(sprites, params.image_size**2)
-        room = params.image_size - params.box
-        pictures = np.pad(sprites, [(0, 0), (0, room), (0, room)])
-        self._placed = shifted(pictures, last * params.image_size + last)
+def opened(params: Params) -> DrawnImages:
+    size, corners, sprites = params.image_size, params.corners, drawn(params)
+    room = size - params.box
+    pictures = np.pad(sprites, [(0, 0), (0, room), (0, room)])
+    table = shifted(pictures, corners[-1] * size + corners[-1])
+    sizes = factor_sizes(params)
 
-    def __reduce__(self):
-        return Sprites2D, (self.params,)
+    def draw(factors: np.ndarray) -> np.ndarray:
+        *sprite, x, y = factors.T
+        which = np.ravel_multi_index(tuple(sprite), sizes[:3])
+        return table[which, corners[y] * size + corners[x]].reshape(-1, 1, size, size)
 
-    def __len__(self) -> int:
-        return len(self._grid)
-
-    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """uint8 (n, 1, h, w)"""
-        by_sprite = (len(self._placed), *self.factor_sizes[3:])
-        sprite, x, y = np.unravel_index(self._grid.checked(indices), by_sprite)
-        places = self._corners[y] * self.params.image_size + self._corners[x]
-        return self._placed[sprite, places].reshape(-1, *self.shape)
+    factors = dict(zip(FACTORS, sizes, strict=True))
+    return DrawnImages((opened, params), factors, shape(params), _measured(sprites, size**2), draw, ("shape",))
 
 
 def shape(params: Params) -> Shape:
@@ -173,4 +160,4 @@ def _measured(sprites: np.ndarray, pixels: int) -> Statistics:
     return statistics([Moments(float((sums / (255 * pixels)).mean()), float(deviations.mean()))])
 
 
-DATASET = Dataset(name="sprites2d", params=Params, shape=shape, factor_sizes=factor_sizes, open=Sprites2D)
+DATASET = Dataset(name="sprites2d", params=Params, shape=shape, factor_sizes=factor_sizes, open=opened)

@@ -3,9 +3,9 @@
 import numpy as np
 from pydantic import Field
 
-from disentune.data.factors import FactorGrid
+from disentune.data.drawn import DrawnImages
 from disentune.data.moments import Moments, of_binary, statistics
-from disentune.data.placement import Placement, placed
+from disentune.data.placement import Placement, in_channels, placed
 from disentune.plugin import Count, Dataset, Shape, Statistics
 
 FACTORS: tuple[str, ...] = ("x_R", "x_G", "x_B")
@@ -21,34 +21,15 @@ class Params(Placement):
     rgb: bool = True
 
 
-class XColumns:
+def opened(params: Params) -> DrawnImages:
     """Column i is drawn in channel i; when grey, all share one channel and merge where they meet."""
+    size, corners, table = params.image_size, params.corners, placed(params, params.image_size)
 
-    def __init__(self, params: Params):
-        self.params = params
-        self.factor_names, self.factor_sizes = FACTORS[: params.columns], factor_sizes(params)
-        self.categorical: tuple[str, ...] = ()
-        self.noisy = False
-        self.shape = shape(params)
-        self.mean, self.std = measured(params)
-        self._grid = FactorGrid(self.factor_names, self.factor_sizes)
-        self._corners = params.corners
-        self._placed = placed(params, params.image_size)
+    def draw(factors: np.ndarray) -> np.ndarray:
+        return in_channels(table[corners[factors]].reshape(-1, params.columns, size, size), params.rgb)
 
-    def __reduce__(self):
-        return XColumns, (self.params,)
-
-    def __len__(self) -> int:
-        return len(self._grid)
-
-    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """uint8 (n, c, h, w), 0 or 255."""
-        size = self.params.image_size
-        columns = self._placed[self._corners[self._grid.factors(indices)]].reshape(-1, self.params.columns, size, size)
-        if not self.params.rgb:
-            return columns.max(axis=1, keepdims=True)
-        empty = self.shape[0] - self.params.columns
-        return np.pad(columns, [(0, 0), (0, empty), (0, 0), (0, 0)]) if empty else columns
+    factors = dict.fromkeys(FACTORS[: params.columns], params.places)
+    return DrawnImages((opened, params), factors, shape(params), measured(params), draw)
 
 
 def shape(params: Params) -> Shape:
@@ -85,5 +66,5 @@ def published(params: Params) -> Statistics | None:
 
 
 DATASET = Dataset(
-    name="x_columns", params=Params, shape=shape, factor_sizes=factor_sizes, open=XColumns, published=published
+    name="x_columns", params=Params, shape=shape, factor_sizes=factor_sizes, open=opened, published=published
 )

@@ -8,7 +8,7 @@ when its turn comes it has one colour.
 import numpy as np
 from pydantic import Field, field_validator
 
-from disentune.data.factors import FactorGrid
+from disentune.data.drawn import DrawnImages
 from disentune.data.moments import of_binary, statistics
 from disentune.plugin import Count, Dataset, Frozen, Shape, Statistics
 
@@ -32,29 +32,16 @@ class Params(Frozen):
         return size
 
 
-class XYBlocks:
-    def __init__(self, params: Params):
-        self.params = params
-        self.factor_names = tuple(f"{factor}_{cells}" for factor in ("colour", "x", "y") for cells in GRIDS)
-        self.factor_sizes = factor_sizes(params)
-        self.categorical: tuple[str, ...] = self.factor_names[:3]
-        self.noisy = False
-        self.shape = shape(params)
-        self.mean, self.std = measured(params)
-        self._grid = FactorGrid(self.factor_names, self.factor_sizes)
+def opened(params: Params) -> DrawnImages:
+    side = params.image_size // GRIDS[-1]
 
-    def __reduce__(self):
-        return XYBlocks, (self.params,)
-
-    def __len__(self) -> int:
-        return len(self._grid)
-
-    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """uint8 (n, 3, h, w), 0 or 255."""
-        cells = painted(self._grid.factors(indices))
-        channels = (cells[:, None] == COLOURS[:, None, None]) * np.uint8(255)
-        side = self.params.image_size // GRIDS[-1]
+    def draw(factors: np.ndarray) -> np.ndarray:
+        channels = (painted(factors)[:, None] == COLOURS[:, None, None]) * np.uint8(255)
         return channels.repeat(side, axis=3).repeat(side, axis=2)
+
+    names = [f"{factor}_{cells}" for factor in ("colour", "x", "y") for cells in GRIDS]
+    factors = dict(zip(names, factor_sizes(params), strict=True))
+    return DrawnImages((opened, params), factors, shape(params), measured(params), draw, tuple(names[:3]))
 
 
 def shape(params: Params) -> Shape:
@@ -91,5 +78,5 @@ def published(params: Params) -> Statistics | None:
 
 
 DATASET = Dataset(
-    name="xy_blocks", params=Params, shape=shape, factor_sizes=factor_sizes, open=XYBlocks, published=published
+    name="xy_blocks", params=Params, shape=shape, factor_sizes=factor_sizes, open=opened, published=published
 )

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
-from disentune.data.factors import FactorGrid
+from disentune.data.drawn import DrawnImages
 from disentune.data.moments import Moments, of_binary, statistics
 from disentune.data.moving import shifted
 from disentune.data.placement import Placement
@@ -70,28 +70,17 @@ class Params(Placement):
         return (levels[:, None, None] * bright).reshape(-1, 3).astype(np.uint8)
 
 
-class XYObject:
-    def __init__(self, params: Params):
-        self.params = params
-        self.factor_names, self.factor_sizes = FACTORS, factor_sizes(params)
-        self.categorical = _categorical(params)
-        self.noisy = False
-        self.shape = shape(params)
-        self.mean, self.std = measured(params)
-        self._grid = FactorGrid(self.factor_names, self.factor_sizes)
-        self._corners, self._colours, self._placed = params.corners, params.colours, _placed(params)
+def opened(params: Params) -> DrawnImages:
+    size, corners, colours, table = params.image_size, params.corners, params.colours, _placed(params)
 
-    def __reduce__(self):
-        return XYObject, (self.params,)
+    def draw(factors: np.ndarray) -> np.ndarray:
+        x, y, scale, colour = factors.T
+        masks = table[scale, corners[y] * size + corners[x]]
+        return (masks[:, None] * colours[colour][:, :, None]).reshape(-1, 3, size, size)
 
-    def __len__(self) -> int:
-        return len(self._grid)
-
-    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """uint8 (n, 3, h, w)"""
-        x, y, scale, colour = self._grid.factors(indices).T
-        masks = self._placed[scale, self._corners[y] * self.params.image_size + self._corners[x]]
-        return (masks[:, None] * self._colours[colour][:, :, None]).reshape(-1, *self.shape)
+    factors = dict(zip(FACTORS, factor_sizes(params), strict=True))
+    categorical = () if params.palette.startswith("greys") else ("colour",)  # a grey is an intensity
+    return DrawnImages((opened, params), factors, shape(params), measured(params), draw, categorical)
 
 
 def shape(params: Params) -> Shape:
@@ -129,5 +118,5 @@ def published(params: Params) -> Statistics | None:
 
 
 DATASET = Dataset(
-    name="xy_object", params=Params, shape=shape, factor_sizes=factor_sizes, open=XYObject, published=published
+    name="xy_object", params=Params, shape=shape, factor_sizes=factor_sizes, open=opened, published=published
 )

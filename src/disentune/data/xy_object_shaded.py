@@ -6,30 +6,22 @@ Images come in the same order; the last factor of XYObject is split into intensi
 import numpy as np
 
 from disentune.data import xy_object
-from disentune.data.xy_object import Params, XYObject
-from disentune.plugin import Dataset
+from disentune.data.drawn import DrawnImages
+from disentune.data.xy_object import Params
+from disentune.plugin import Dataset, Statistics
 
 FACTORS: tuple[str, ...] = ("x", "y", "scale", "intensity", "colour")
 
 
-class XYObjectShaded:
-    noisy = False
+def opened(params: Params) -> DrawnImages:
+    unsplit = xy_object.opened(params)
+    sizes = factor_sizes(params)
 
-    def __init__(self, params: Params):
-        self.params, self._unsplit = params, XYObject(params)
-        self.factor_names, self.factor_sizes = FACTORS, factor_sizes(params)
-        self.categorical: tuple[str, ...] = ("colour",)
-        self.shape, self.mean, self.std = self._unsplit.shape, self._unsplit.mean, self._unsplit.std
+    def draw(factors: np.ndarray) -> np.ndarray:
+        return unsplit.images(np.ravel_multi_index(tuple(factors.T), sizes))
 
-    def __reduce__(self):
-        return XYObjectShaded, (self.params,)
-
-    def __len__(self) -> int:
-        return len(self._unsplit)
-
-    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """uint8 (n, 3, h, w)"""
-        return self._unsplit.images(indices, rng)
+    factors, measured = dict(zip(FACTORS, sizes, strict=True)), Statistics(unsplit.mean, unsplit.std)
+    return DrawnImages((opened, params), factors, unsplit.shape, measured, draw, categorical=("colour",))
 
 
 def factor_sizes(params: Params) -> tuple[int, ...]:
@@ -42,6 +34,6 @@ DATASET = Dataset(
     params=Params,
     shape=xy_object.shape,
     factor_sizes=factor_sizes,
-    open=XYObjectShaded,
+    open=opened,
     published=xy_object.published,
 )

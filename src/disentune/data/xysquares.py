@@ -3,9 +3,9 @@
 import numpy as np
 from pydantic import Field
 
-from disentune.data.factors import FactorGrid
+from disentune.data.drawn import DrawnImages
 from disentune.data.moments import Moments, of_binary, statistics
-from disentune.data.placement import Placement, placed
+from disentune.data.placement import Placement, in_channels, placed
 from disentune.data.union_areas import union_areas
 from disentune.plugin import Count, Dataset, Shape, Statistics
 
@@ -19,36 +19,16 @@ class Params(Placement):
     rgb: bool = True
 
 
-class XYSquares:
+def opened(params: Params) -> DrawnImages:
     """Square i is drawn in channel i; when grey, all share one channel and merge where they meet."""
+    size, corners, table = params.image_size, params.corners, placed(params, params.square_size)
 
-    def __init__(self, params: Params):
-        self.params = params
-        self.factor_names = FACTORS[: 2 * params.squares]
-        self.factor_sizes = factor_sizes(params)
-        self.categorical: tuple[str, ...] = ()
-        self.noisy = False
-        self.shape = shape(params)
-        self.mean, self.std = measured(params)
-        self._grid = FactorGrid(self.factor_names, self.factor_sizes)
-        self._corners = params.corners
-        self._placed = placed(params, params.square_size)
+    def draw(factors: np.ndarray) -> np.ndarray:
+        x, y = corners[factors[:, ::2]], corners[factors[:, 1::2]]
+        return in_channels(table[y * size + x].reshape(-1, params.squares, size, size), params.rgb)
 
-    def __reduce__(self):
-        return XYSquares, (self.params,)
-
-    def __len__(self) -> int:
-        return len(self._grid)
-
-    def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """uint8 (n, c, h, w), 0 or 255."""
-        size = self.params.image_size
-        corners = self._corners[self._grid.factors(indices)]
-        squares = self._placed[corners[:, 1::2] * size + corners[:, ::2]].reshape(-1, self.params.squares, size, size)
-        if not self.params.rgb:
-            return squares.max(axis=1, keepdims=True)
-        empty = self.shape[0] - self.params.squares
-        return np.pad(squares, [(0, 0), (0, empty), (0, 0), (0, 0)]) if empty else squares
+    factors = dict.fromkeys(FACTORS[: 2 * params.squares], params.places)
+    return DrawnImages((opened, params), factors, shape(params), measured(params), draw)
 
 
 def shape(params: Params) -> Shape:
@@ -80,5 +60,5 @@ def published(params: Params) -> Statistics | None:
 
 
 DATASET = Dataset(
-    name="xysquares", params=Params, shape=shape, factor_sizes=factor_sizes, open=XYSquares, published=published
+    name="xysquares", params=Params, shape=shape, factor_sizes=factor_sizes, open=opened, published=published
 )
