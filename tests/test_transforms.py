@@ -124,6 +124,13 @@ def test_noise_belongs_to_an_image_wherever_it_is_drawn():
     assert len(torch.unique(every[0])) == 30
 
 
+def test_no_images_and_views_that_run_backwards_are_fine():
+    images = np.full((5, 2, 3, 5), 128, np.uint8)
+    noisy = inputs(Pixels(noise=0.2), data(images), CPU)
+    assert noisy(np.array([], int)).shape == (0, 2, 3, 5)
+    assert torch.equal(noisy(np.arange(5)[::-1]), noisy(np.arange(5)).flip(0))
+
+
 def test_no_noise_is_no_change():
     assert torch.equal(made(noise=0.0)(ONE), made()(ONE))
 

@@ -160,6 +160,18 @@ def _numbers(values: tuple[float, ...]) -> str:
     return ", ".join(f"{value:.6f}" for value in values)
 
 
+def _verified(source: Any) -> dict[str, Any]:
+    from disentune.data.store import verify
+
+    try:
+        if isinstance(source, DataError):
+            raise source
+        with progress_bar() as say:
+            return {"sound": True, "sha256": verify(source, say).sha256}
+    except DataError as error:
+        return {"sound": False, "reason": str(error)}
+
+
 @app.command()
 def verify(
     name: Annotated[str | None, typer.Argument(help="A data set; default: everything that is prepared.")] = None,
@@ -176,16 +188,9 @@ def verify(
     _use(root)
     if name is None and set_:
         raise ConfigError(f"--set {set_[0]}: belongs to a data set; name it, or leave --set away")
-    sources = store.prepared_sources() if name is None else _sources(name, set_ or [])
-    outcomes = {}
-    for source in sources:
-        where = {"path": str(store.folder_of(source))}
-        try:
-            with progress_bar() as say:
-                about = store.verify(source, say)
-            outcomes[source.key] = {"sound": True, "sha256": about.sha256, **where}
-        except DataError as error:
-            outcomes[source.key] = {"sound": False, "reason": str(error), **where}
+    named = {source.key: source for source in _sources(name, set_ or [])} if name else None
+    sources = store.prepared_sources() if named is None else named
+    outcomes = {key: {**_verified(source), "path": str(store.root() / key)} for key, source in sources.items()}
     if as_json:
         print_json(outcomes)
     elif not outcomes:

@@ -48,6 +48,7 @@ class Inputs:
     _folded: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def __call__(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> Tensor:
+        indices = np.array(indices, np.int64)  # torch takes no views that run backwards
         images = self._images(indices, rng)
         if not self.noise:
             scale, shift = self._scale_and_shift(images.dtype)
@@ -87,7 +88,7 @@ def inputs(pixels: Pixels, data: FactorImages, device: torch.device, published: 
 
 def disturbed(x: Tensor, keys: Tensor, amplitude: float) -> Tensor:
     """Images in [0, 1] plus noise uniform on [-amplitude, amplitude], reflected at 0 and 1; keys (n,) name it."""
-    size = x[0].numel()
+    size = math.prod(x.shape[1:])
     words = scrambled(keys, -(-size // 2)).view(torch.int32)[:, :size]
     x = x + (words.float() * (amplitude / 2**31)).reshape(x.shape)
     x.abs_()

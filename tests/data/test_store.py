@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +13,9 @@ import pytest
 
 from disentune.data import store
 from disentune.data.preparing import prepare
-from disentune.data.store import VARIABLE, about_of, folder_of, mapped, use_root, verify
+from disentune.data.store import VARIABLE, about_of, folder_of, mapped, prepared_sources, use_root, verify
 from disentune.errors import DataError
-from disentune.plugin import File
+from disentune.plugin import File, Source
 from stored_examples import BITS, COUNT, NAME, example, source_of
 
 MENDS = r"make it again with: disentune data prepare example --again"
@@ -151,7 +153,53 @@ def test_a_file_larger_than_a_block_is_checked_block_by_block(prepared, monkeypa
     monkeypatch.setattr(store, "BLOCK", 100)
     said = []
     verify(source_of(), lambda what, done, total: said.append(done))
-    assert said == [100, 200, 300, 400, 500, 600, 700, 720]
+    assert said == [60 * row for row in range(1, COUNT + 1)]  # whole images
+
+
+@pytest.mark.parametrize("part", ["mean", "std"])
+@pytest.mark.parametrize("values", [[0.9, 0.9, 0.9], [0.5], [], [0.0, 0.0, 0.0]])
+def test_statistics_that_are_not_those_of_the_images_are_noticed(prepared, part, values):
+    path = prepared / "about.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {part: values}))
+    for look in (checks, partial(verify, source_of())):
+        with pytest.raises(DataError, match=rf"{path} was altered: its mean and std .*prepare example --again$"):
+            look()
+
+
+def test_a_forged_hash_is_noticed(prepared):
+    path = prepared / "about.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sha256": "f" * 64}))
+    with pytest.raises(DataError, match=r"do not have the hash of about\.json"):
+        checks()
+
+
+# ---- all that lies in a root
+
+
+def test_what_is_prepared_can_be_told_from_its_folder(prepared, root):
+    (told,) = prepared_sources().values()
+    assert isinstance(told, Source)
+    assert verify(told).sha256 == verify(source_of()).sha256
+    assert told.command == source_of().command
+
+
+def test_a_copy_in_another_folder_is_not_taken_for_the_original(prepared, root):
+    shutil.copytree(prepared, root / "backup")
+    told = prepared_sources()
+    assert isinstance(told["example"], Source)
+    assert "backup is not where its array was prepared" in str(told["backup"])
+
+
+@pytest.mark.parametrize("forged", [{"name": "../outside/x"}, {"options": "; rm -rf ~ #"}, {"options": "'"}])
+def test_nothing_in_about_json_leads_out_of_the_root_or_into_a_command(prepared, forged):
+    path = prepared / "about.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | forged))
+    assert isinstance(prepared_sources()["example"], DataError)
+
+
+def test_an_unreadable_about_json_is_told(prepared):
+    (prepared / "about.json").write_text("{")
+    assert "is not what was written there" in str(prepared_sources()["example"])
 
 
 # ---- what is known of an array

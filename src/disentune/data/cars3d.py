@@ -39,6 +39,8 @@ ARCHIVE = File(
 )
 BLOCK = 1 << 20
 """Bytes that are unpacked at a time."""
+LARGEST = 64 << 20
+"""Bytes of a car's file. The images have 4.7 MB, 38 MB if their numbers had 8 bytes; the file also has a mask."""
 
 
 class Params(Frozen):
@@ -117,6 +119,7 @@ def _car_files(path: Path) -> Iterator[tuple[str, bytes]]:
             with tarfile.open(fileobj=contents, mode="r|", bufsize=BLOCK) as archive:
                 for member in archive:
                     if _is_car(member) and (file := archive.extractfile(member)):
+                        _assert_modest(member, path)
                         yield member.name, file.read()
         except tarfile.TarError as error:
             raise DataError(f"{path}: must be a whole tar.gz file, but is another or cut off ({error})") from None
@@ -129,6 +132,14 @@ def _is_car(member: tarfile.TarInfo) -> bool:
     name = PurePosixPath(member.name)
     is_mat = name.parent.name == "cars" and name.suffix == ".mat" and not name.name.startswith(".")
     return member.isfile() and is_mat
+
+
+def _assert_modest(member: tarfile.TarInfo, path: Path) -> None:
+    """Before it is read: a few bytes of an archive can stand for more than any memory holds."""
+    if member.issparse():
+        raise DataError(f"{path}: {member.name} must be stored whole, but is sparse, with {member.size} bytes")
+    if member.size > LARGEST:
+        raise DataError(f"{path}: {member.name} must have at most {LARGEST} bytes, but has {member.size}")
 
 
 def _im(content: bytes, where: str) -> np.ndarray:

@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from disentune.data.formats import (
-    array,
     array_chunks,
     array_keys,
     as_pixels,
     assert_images,
+    assert_labels,
     is_npz,
-    labels_span,
     rows_of,
 )
 from disentune.data.stored import StoredImages
@@ -71,7 +70,7 @@ def _assert_order(path: Path) -> None:
     """By the file's labels, where it has them."""
     key = "latents_classes" if is_npz(path) else "latents/classes"
     if key in array_keys(path):
-        labels_span(array(path, key), (1, *FACTORS.values()), path)
+        assert_labels(path, key, (1, *FACTORS.values()))
 
 
 def _lit(chunk: np.ndarray, path: Path, start: int) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Arrays in NPZ and HDF5 files, read piece by piece; nothing is ever unpickled."""
 
+import lzma
 import math
 import zipfile
 import zlib
@@ -17,6 +18,8 @@ PIECE = 1 << 20
 """Bytes that are decompressed at a time."""
 LARGEST = 1 << 30
 """Bytes of a block of HDF5 chunks; where theirs is larger, they are decompressed more than once."""
+DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, OSError)
+"""What zipfile raises for files that are cut off, changed or packed in other ways than it knows."""
 
 
 def rows_of(shape: Sequence[int], size_mb: int = 16) -> int:
@@ -52,12 +55,6 @@ def array_shape(path: Path, key: str) -> tuple[int, ...]:
 
 def array_chunks(path: Path, key: str, rows: int) -> Iterator[np.ndarray]:
     return npz_chunks(path, key, rows) if is_npz(path) else h5_chunks(path, key, rows)
-
-
-def array(path: Path, key: str) -> np.ndarray:
-    """The whole of it: for labels, not for images."""
-    (whole,) = array_chunks(path, key, max(1, array_shape(path, key)[0]))
-    return whole
 
 
 # ---- npz
@@ -99,7 +96,7 @@ def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
             yield file
     except FileNotFoundError:
         raise DataError(f"{path}: does not exist") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+    except DAMAGE as error:
         raise DataError(f"{path}: must be a whole NPZ file, but is another, cut off or damaged ({error})") from None
 
 
@@ -116,8 +113,12 @@ def _header(stream: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], n
         version = np.lib.format.read_magic(stream)
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, fortran, dtype = read(stream)
-    except (ValueError, KeyError) as error:
+    except DAMAGE:
+        raise
+    except Exception as error:  # NumPy parses a header as Python, which raises errors of all kinds
         raise DataError(f"{path}: '{key}' is no plain array ({error})") from None
+    if not all(type(size) is int and size >= 0 for size in shape):  # a bool is an int to NumPy
+        raise DataError(f"{path}: '{key}' must have whole numbers as its shape, but has {shape}")
     if fortran:
         raise DataError(f"{path}: '{key}' must be in C order (row by row), but is in Fortran order")
     return _plain(shape, dtype, path, key)
@@ -151,6 +152,7 @@ def h5_chunks(path: Path, key: str, rows: int) -> Iterator[np.ndarray]:
     """An array (n, ...) along its first axis, up to `rows` at a time, so that no chunk is decompressed twice."""
     with _h5(path) as file:
         dataset = _dataset(file, path, key)
+        _assert_written(dataset, path, key)
         step = _whole_chunks(dataset, rows)
         for start in range(0, dataset.shape[0], step):
             yield from _pieces(_block(dataset, start, min(start + step, dataset.shape[0])), rows)
@@ -193,11 +195,35 @@ def _h5(path: Path) -> Iterator[h5py.File]:
 
 
 def _dataset(file: h5py.File, path: Path, key: str) -> h5py.Dataset:
+    _assert_no_link(file, path, key)
     found = file.get(key)
     if not isinstance(found, h5py.Dataset):
         raise _lacking(path, key, _datasets(file))
+    if found.is_virtual or found.external:
+        raise DataError(f"{path}: '{key}' must be in the file itself, but is made of others")
     _plain(found.shape, found.dtype, path, key)
     return found
+
+
+def _assert_no_link(file: h5py.File, path: Path, key: str) -> None:
+    """Before anything is opened: a link may lead to any other file, if only by way of further links."""
+    parts = [part for part in key.split("/") if part not in ("", ".")]
+    for name in ("/".join(parts[:end]) for end in range(1, len(parts) + 1)):
+        link = file.get(name, getlink=True)
+        if isinstance(link, h5py.SoftLink | h5py.ExternalLink):
+            raise DataError(f"{path}: '{key}' must be in the file itself, but '{name}' is a link to '{link.path}'")
+
+
+def _assert_written(dataset: h5py.Dataset, path: Path, key: str) -> None:
+    """Else HDF5 gives zeros: black images of a writer that was killed."""
+    if dataset.chunks is None:
+        if dataset.size and not dataset.id.get_storage_size():
+            raise DataError(f"{path}: '{key}' must be written whole, but nothing of it is")
+        return
+    whole = math.prod(-(-size // chunk) for size, chunk in zip(dataset.shape, dataset.chunks, strict=True))
+    there = dataset.id.get_num_chunks()
+    if there < whole:
+        raise DataError(f"{path}: '{key}' must be written whole, but has {there} of its {whole} chunks")
 
 
 def _datasets(file: h5py.File) -> list[str]:
@@ -258,21 +284,27 @@ def channels_first(images: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
+def assert_labels(path: Path, key: str, sizes: Sequence[int]) -> None:
+    """DataError unless an array has labels (n, k) that span the grid; their shape is compared before they are read."""
+    shape, expected = array_shape(path, key), (math.prod(sizes), len(sizes))
+    if shape != expected:
+        raise DataError(f"{path}: '{key}' must be {expected} for factors of sizes {tuple(sizes)}, but is {shape}")
+    (labels,) = array_chunks(path, key, expected[0])
+    labels_span(labels, sizes, path)
+
+
 def labels_span(labels: np.ndarray, sizes: Sequence[int], where: object) -> None:
     """DataError unless labels (n, k) are the full grid, row-major, the last factor fastest.
 
     They may be any numbers, as long as they grow along each factor.
     """
     sizes = tuple(sizes)
-    n, k = math.prod(sizes), len(sizes)
-    if labels.shape != (n, k):
-        raise DataError(f"{where}: labels must be ({n}, {k}) for factors of sizes {sizes}, but are {labels.shape}")
     for factor, (size, column) in enumerate(zip(sizes, labels.T, strict=True)):
         stride = math.prod(sizes[factor + 1 :])
         values = column[np.arange(size) * stride]
         if not (values[1:] > values[:-1]).all():
             raise _out_of_order(where, sizes, f"column {factor} does not grow from one value to the next")
-        wrong = column != values[np.arange(n) // stride % size]
+        wrong = column != values[np.arange(len(labels)) // stride % size]
         if wrong.any():
             row = int(np.argmax(wrong))
             raise _out_of_order(where, sizes, f"row {row} has {column[row]} in column {factor}")

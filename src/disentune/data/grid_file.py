@@ -35,6 +35,7 @@ from disentune.errors import ConfigError, DataError
 from disentune.plugin import Count, Dataset, File, Frozen, Shape, Source
 
 Size = Annotated[Count, Field(ge=1)]
+Side = Annotated[Count, Field(ge=1, le=2048)]
 
 
 class Params(Frozen):
@@ -42,7 +43,7 @@ class Params(Frozen):
     images: str = Field("images", min_length=1, description="name of the array in the file")
     factor_names: list[str] = Field(min_length=1)
     factor_sizes: list[Size] = Field(description="how many values each factor has; the last one varies fastest")
-    image_shape: list[Size] = Field(min_length=3, max_length=3, description="channels, height, width")
+    image_shape: list[Side] = Field(min_length=3, max_length=3, description="channels, height, width")
     categorical: list[str] = Field([], description="factors whose values have no order")
     binary: bool = Field(False, description="whether pixels are black (0) or white (1 or 255): stored as bits")
     contents: str | None = Field(

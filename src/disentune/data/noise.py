@@ -5,10 +5,15 @@ import torch
 
 from disentune.randomness import scrambled
 
+OWN = 1 << 62
+
 
 def noise_keys(indices: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-    """A key (n,) for each image: fresh ones from `rng`, or without it the image's own. A copy, so torch takes it."""
-    return np.array(indices, np.int64) if rng is None else rng.integers(2**63, size=len(indices))
+    """A key (n,) for each image: fresh ones from `rng`, or without it the image's own.
+
+    That is not its index, whose noise is that of `transforms.disturbed`: an image may have both.
+    """
+    return np.array(indices, np.int64) + OWN if rng is None else rng.integers(2**63, size=len(indices))
 
 
 def octets(keys: np.ndarray, count: int) -> np.ndarray:

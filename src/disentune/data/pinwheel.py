@@ -23,8 +23,8 @@ class Params(Frozen):
     arms: Count = Field(4, ge=1)
     points: Count = Field(100, ge=1)
     radial_std: float = Field(0.3, ge=0, le=10)
-    tangential_std: float = Field(0.1, ge=0)
-    rate: float = 0.25
+    tangential_std: float = Field(0.1, ge=0, le=10)
+    rate: float = Field(0.25, ge=-10, le=10)
     draw: Count = Field(0, ge=0)
 
 

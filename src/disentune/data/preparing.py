@@ -14,6 +14,7 @@ from typing import BinaryIO
 import numpy as np
 
 from disentune.data.download import Progress, download
+from disentune.data.measuring import Measuring
 from disentune.data.store import (
     ABOUT,
     CHECKED,
@@ -31,7 +32,7 @@ from disentune.data.store import (
     write_text,
 )
 from disentune.errors import DataError
-from disentune.plugin import File, Source, Statistics
+from disentune.plugin import File, Source
 
 
 def prepare(
@@ -180,7 +181,7 @@ def _written(source: Source, paths: list[Path], folder: Path, say: Progress) -> 
         sha256="", mean=(), std=(), files=tuple(Made.of(path) for path in paths),
     )  # fmt: skip
     _assert_room(source, about)
-    digest, moments, done = hashlib.sha256(), _Moments(), 0
+    digest, moments, done = hashlib.sha256(), Measuring(), 0
     with _writing(source), _created(folder / IMAGES) as file:
         file.write(about.header)
         for chunk in _read(source, paths):
@@ -257,35 +258,6 @@ def _right_file(source: Source) -> str:
 
 
 # ---- measuring it
-
-CACHED = 16
-"""Images measured at a time, so that their numbers stay in the processor's cache."""
-
-
-class _Moments:
-    """Per channel, the mean over images of mean and unbiased standard deviation; sums of integers, so exact."""
-
-    def __init__(self) -> None:
-        self.means: list[np.ndarray] = []
-        self.deviations: list[np.ndarray] = []
-
-    def add(self, chunk: np.ndarray) -> None:
-        count, channels, *sides = chunk.shape
-        pixels = math.prod(sides)
-        for images in np.array_split(chunk, count // CACHED + 1):
-            flat = images.reshape(len(images), channels, pixels).astype(np.float64)  # whole numbers, sums below 2**53
-            sums, squares = ((flat @ np.ones(pixels)).astype(np.int64), np.vecdot(flat, flat).astype(np.int64))
-            variances = (pixels * squares - sums**2) / (pixels * max(pixels - 1, 1))
-            self.means.append(sums / (pixels * 255))
-            self.deviations.append(np.sqrt(variances) / 255)
-
-    def statistics(self) -> Statistics:
-        """A channel that never changes has standard deviation 1, so that standardising leaves it finite."""
-        means, deviations = (np.concatenate(parts).T for parts in (self.means, self.deviations))
-        return Statistics(
-            tuple(math.fsum(channel) / len(channel) for channel in means),
-            tuple(math.fsum(channel) / len(channel) or 1.0 for channel in deviations),
-        )
 
 
 def _assert_published(source: Source, about: About) -> None:

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from disentune.data.noise import fractions, noise_keys
+from disentune.data.noise import noise_keys
 from disentune.data.stored import StoredImages
 from disentune.plugin import Frozen, Shape, Statistics
+from disentune.randomness import stream
 
 SHAPE: Shape = (3, 64, 64)
 SAMPLE = 2880
@@ -56,4 +57,4 @@ def spread(total: int) -> np.ndarray:
     if total <= SAMPLE:
         return np.arange(total)
     parts = np.arange(SAMPLE)
-    return ((parts + fractions(parts, 1)[:, 0]) * (total / SAMPLE)).astype(np.int64)
+    return ((parts + stream(0, "data/spread").random(SAMPLE)) * (total / SAMPLE)).astype(np.int64)

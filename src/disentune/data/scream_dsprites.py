@@ -14,6 +14,7 @@ from PIL import Image
 
 from disentune.data import dsprites, stored
 from disentune.data.dsprites import Params, factor_sizes
+from disentune.data.measuring import Measuring
 from disentune.data.noise import fractions
 from disentune.data.redrawn import SAMPLE, SHAPE, Paint, RedrawnSprites, shape, spread
 from disentune.data.stored import StoredImages
@@ -96,19 +97,10 @@ def paint(picture: np.ndarray, sprites: np.ndarray, keys: np.ndarray) -> np.ndar
 
 def statistics(sprites: StoredImages, paint: Paint) -> Statistics:
     """Of a fixed sample with fixed noise: within about 1 % of what is expected over all noise."""
-    keys = np.arange(SAMPLE)
-    indices = np.resize(spread(len(sprites)), SAMPLE)
-    moments = [_moments(paint(sprites.images(indices[part]), part)) for part in np.array_split(keys, 24)]
-    mean, std = np.concatenate(moments, axis=1).mean(axis=1).tolist()
-    return Statistics(tuple(mean), tuple(std))
-
-
-def _moments(images: np.ndarray) -> np.ndarray:
-    """(n, 3, 64, 64) -> (2, n, 3): means and deviations, in [0, 1]."""
-    pixels = SIDE * SIDE
-    flat = images.reshape(-1, 3, pixels).astype(np.float32) / 255
-    means, squares = flat.mean(axis=2), np.einsum("ncp,ncp->nc", flat, flat)
-    return np.stack([means, np.sqrt((squares - pixels * means**2) / (pixels - 1))]).astype(float)
+    indices, measuring = np.resize(spread(len(sprites)), SAMPLE), Measuring()
+    for part in np.array_split(np.arange(SAMPLE), 24):
+        measuring.add(paint(sprites.images(indices[part]), part))
+    return measuring.statistics()
 
 
 def opened(params: Params) -> RedrawnSprites:

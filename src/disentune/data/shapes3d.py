@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from disentune.data.formats import (
-    array,
     array_chunks,
     array_keys,
     as_pixels,
     assert_images,
+    assert_labels,
     channels_first,
-    labels_span,
     rows_of,
 )
 from disentune.data.stored import StoredImages
@@ -55,7 +54,7 @@ def read(paths: Sequence[Path]) -> Iterator[np.ndarray]:
     expected = (math.prod(FACTORS.values()), *SHAPE[1:], SHAPE[0])
     assert_images(path, "images", [expected])
     if "labels" in array_keys(path):
-        labels_span(array(path, "labels"), tuple(FACTORS.values()), path)
+        assert_labels(path, "labels", tuple(FACTORS.values()))
     done = 0
     for chunk in array_chunks(path, "images", rows_of(expected)):
         yield channels_first(as_pixels(chunk, path, done))

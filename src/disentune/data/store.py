@@ -16,6 +16,7 @@ import io
 import json
 import math
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from filelock import FileLock
 from pydantic import ValidationError
 
 from disentune.data.download import Progress
+from disentune.data.measuring import Measuring
 from disentune.errors import DataError
 from disentune.plugin import Frozen, Shape, Source
 
@@ -164,19 +166,23 @@ def about_of(source: Source) -> About | None:
     return about
 
 
-def prepared_sources() -> list[Source]:
-    """What lies in the root, as far as it can be told from there: enough to verify it, not to make it."""
+def prepared_sources() -> dict[str, Source | DataError]:
+    """By folder, what lies in the root as far as it can be told from there: enough to verify it, not to make it."""
     folders = sorted(path.parent for path in root().glob(f"[!.]*/{ABOUT}"))
-    return [_told_by(folder) for folder in folders]
+    return {folder.name: _told_by(folder) for folder in folders}
 
 
-def _told_by(folder: Path) -> Source:
+def _told_by(folder: Path) -> Source | DataError:
     try:
         about = About.model_validate_json((folder / ABOUT).read_bytes())
-    except (ValidationError, OSError):
-        return Source(name=folder.name, files=(), read=_unreadable, shape=(0, 0, 0), count=0)
+        plain = shlex.join(shlex.split(about.options)) == about.options
+    except (ValueError, OSError):
+        return DataError(f"{folder / ABOUT} is not what was written there; remove {folder}, or prepare it --again")
     told = about.model_dump(include={"name", "variant", "options", "shape", "count", "binary"})
-    return Source(files=(), read=_unreadable, **told)
+    source = Source(files=(), read=_unreadable, **told)
+    if source.key != folder.name or not plain:
+        return DataError(f"{folder} is not where its array was prepared; move it out of the data root, or remove it")
+    return source
 
 
 def _unreadable(paths: Sequence[Path]) -> Iterator[np.ndarray]:
@@ -228,10 +234,14 @@ class Prepared:
 
     def images(self, indices: np.ndarray) -> np.ndarray:
         """uint8 (n, c, h, w), in memory of its own."""
-        rows, shape = self.rows[indices], self.about.shape
-        if self.about.binary:
-            rows = np.negative(np.unpackbits(rows, axis=1, count=math.prod(shape)))  # 1 becomes 255
-        return rows.reshape(-1, *shape)
+        return _unpacked(self.rows[indices], self.about)
+
+
+def _unpacked(rows: np.ndarray, about: About) -> np.ndarray:
+    """(n, bytes of an image) -> (n, c, h, w)"""
+    if about.binary:
+        rows = np.negative(np.unpackbits(rows, axis=1, count=math.prod(about.shape)))  # 1 becomes 255
+    return rows.reshape(-1, *about.shape)
 
 
 def mapped(source: Source, about: About, say: Progress = quiet) -> Prepared:
@@ -265,28 +275,34 @@ def verify(source: Source, say: Progress = quiet) -> About:
 
 
 def _check(source: Source, about: About, say: Progress) -> None:
-    path, digest, done = images_path(source), hashlib.sha256(), 0
-    stamp = stamp_of(path)
+    path, digest, measuring, done = images_path(source), hashlib.sha256(), Measuring(), 0
+    stamp, rows_at_once = stamp_of(path), max(1, BLOCK // about.row_bytes)
     with path.open("rb") as file:
         header = file.read(len(about.header))
-        while block := file.read(BLOCK):
+        while block := file.read(rows_at_once * about.row_bytes):
             digest.update(block)
+            measuring.add(_unpacked(np.frombuffer(block, np.uint8).reshape(-1, about.row_bytes), about))
             done += len(block)
             say(f"checking {source.key}", done, about.file_bytes - len(header))
     if digest.hexdigest() != about.sha256 or header != about.header:
         raise DataError(f"{path} was altered after it was prepared: its contents do not have the hash of about.json; "
                         f"{again(source)}")  # fmt: skip
+    if (about.mean, about.std) != measuring.statistics():
+        raise DataError(f"{path.parent / ABOUT} was altered: its mean and std are not those of the images; "
+                        f"{again(source)}")  # fmt: skip
     _remember(path, stamp)
 
 
-_checked: dict[Path, dict[str, int]] = {}
+Stamp = dict[str, int | str]
+
+_checked: dict[Path, Stamp] = {}
 """What this process has checked itself: a root that cannot be written keeps no record."""
 
 
-def stamp_of(path: Path) -> dict[str, int]:
-    """Changes whenever the file does."""
-    stat = path.stat()
-    return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns}
+def stamp_of(path: Path) -> Stamp:
+    """Changes whenever an array's file does, or what stands beside it about it."""
+    stat, about = path.stat(), hashlib.sha256((path.parent / ABOUT).read_bytes()).hexdigest()
+    return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns, "about": about}
 
 
 def _is_checked(path: Path) -> bool:
@@ -298,7 +314,7 @@ def _is_checked(path: Path) -> bool:
         return False
 
 
-def _remember(path: Path, stamp: dict[str, int]) -> None:
+def _remember(path: Path, stamp: Stamp) -> None:
     _checked[path] = stamp
     try:
         write_text(path.parent / CHECKED, json.dumps(stamp))
