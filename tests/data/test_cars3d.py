@@ -3,6 +3,7 @@
 import gzip
 import pickle
 import re
+import tarfile
 
 import numpy as np
 import pytest
@@ -200,6 +201,43 @@ def test_damage_that_only_the_checksum_tells_is_noticed(archive, monkeypatch):
 def test_a_file_that_is_no_archive_is_named(archive):
     archive.write_bytes(b"<html>404</html>" * 100)
     refused(archive, "must be a whole tar.gz file")
+
+
+def write_member(archive, size, **headers):
+    """One car of 512 bytes, whatever its size is said to be."""
+    entry = tarfile.TarInfo("data/cars/car_000_mesh.mat")
+    entry.size, entry.pax_headers = size, headers
+    archive.write_bytes(gzip.compress(entry.tobuf(tarfile.PAX_FORMAT) + bytes(512 + 1024)))
+
+
+def test_a_car_too_large_for_any_memory_is_refused_unread(archive):
+    write_member(archive, 40 * 10**9)
+    assert archive.stat().st_size < 1000
+    refused(archive, r"data/cars/car_000_mesh\.mat must have at most 67108864 bytes, but has 40000000000")
+
+
+def test_a_sparse_car_is_refused(archive):
+    write_member(archive, 512, **{"GNU.sparse.size": "40000000000", "GNU.sparse.map": "0,512"})
+    refused(archive, r"data/cars/car_000_mesh\.mat must be stored whole, but is sparse, with 40000000000 bytes")
+
+
+def test_a_sparse_car_without_a_map_is_refused(archive):
+    write_member(archive, 512, **{"GNU.sparse.major": "1", "GNU.sparse.minor": "0"})
+    refused(archive, "must be a whole tar.gz file, but is another or cut off")
+
+
+def test_a_car_of_the_largest_size_is_taken_and_a_larger_one_is_not(archive, monkeypatch):
+    with tarfile.open(archive) as held:
+        largest = max(member.size for member in held if "cars/car_" in member.name)
+    monkeypatch.setattr(cars3d, "LARGEST", largest)
+    assert preparing().count == 72
+    monkeypatch.setattr(cars3d, "LARGEST", largest - 1)
+    with pytest.raises(DataError, match=f"must have at most {largest - 1} bytes, but has {largest}"):
+        prepare(cars3d.source(Params()), again=True)
+
+
+def test_images_of_eight_bytes_a_number_would_not_be_too_large():
+    assert cars3d.LARGEST > 128 * 128 * 24 * 4 * (3 + 1) * 8
 
 
 def test_nothing_is_written_but_the_array(root, archive):

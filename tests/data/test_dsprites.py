@@ -148,7 +148,10 @@ WRONG = {
         changed(latents_classes=transposed(dsprites_arrays()["latents_classes"])),
         r"labels must be the full grid of sizes \(1, 3, 2, 4, 3, 4\) in order, the last factor fastest, but",
     ),
-    "labels of another set": (changed(latents_classes=np.zeros((288, 5))), r"labels must be \(288, 6\)"),
+    "labels of another set": (
+        changed(latents_classes=np.zeros((288, 5))),
+        r"'latents.classes' must be \(288, 6\) for factors of sizes \(1, 3, 2, 4, 3, 4\), but is \(288, 5\)",
+    ),
 }
 
 
@@ -172,4 +175,22 @@ def test_a_file_cut_off_is_refused(path):
     write(path, dsprites_arrays())
     path.write_bytes(path.read_bytes()[:-2000])
     with pytest.raises(DataError, match=f"{path.name}: must be a whole .* file, but is .* cut off.*{COMMAND}"):
+        prepare(dsprites.source(), path)
+
+
+def test_labels_too_large_for_any_memory_are_refused(root, tmp_path):
+    path = tmp_path / "sprites.hdf5"
+    with h5py.File(path, "w") as file:
+        file["imgs"] = sprites()
+        file.create_dataset("latents/classes", shape=(10**13, 6), dtype="i8", chunks=(1000, 6))
+    with pytest.raises(DataError, match=rf"sprites.hdf5: 'latents/classes' must be \(288, 6\).*{COMMAND}"):
+        prepare(dsprites.source(), path)
+
+
+def test_images_that_were_never_written_are_not_taken_for_black_ones(root, tmp_path):
+    path = tmp_path / "sprites.hdf5"
+    with h5py.File(path, "w") as file:
+        images = file.create_dataset("imgs", (288, 64, 64), "u1", chunks=(72, 64, 64), compression="gzip")
+        images[:144] = sprites()[:144]
+    with pytest.raises(DataError, match=f"'imgs' must be written whole, but has 2 of its 4 chunks.*{COMMAND}"):
         prepare(dsprites.source(), path)

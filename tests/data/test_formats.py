@@ -1,5 +1,6 @@
 """Arrays read in pieces are those that NumPy and h5py read whole; whatever is wrong with a file is said."""
 
+import struct
 import tracemalloc
 import zipfile
 
@@ -11,12 +12,12 @@ from hypothesis import strategies as st
 
 from disentune.data import formats
 from disentune.data.formats import (
-    array,
     array_chunks,
     array_keys,
     array_shape,
     as_pixels,
     assert_images,
+    assert_labels,
     channels_first,
     h5_chunks,
     h5_keys,
@@ -173,6 +174,65 @@ def test_what_is_no_array_in_a_zip_is_refused(tmp_path):
         npz_shape(tmp_path / "file.npz", "images")
 
 
+def write_header(path, header):
+    """A NPY 1.0 header as text, padded as NumPy pads it, and 16 bytes."""
+    text = f"{header:<{117}}\n".encode()
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("images.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(16))
+
+
+PLAIN = "{{'descr': '|u1', 'fortran_order': False, 'shape': {}}}"
+
+
+def test_headers_are_written_as_numpy_reads_them(tmp_path):
+    write_header(tmp_path / "file.npz", PLAIN.format("(1, 1, 4, 4)"))
+    assert npz_shape(tmp_path / "file.npz", "images") == np.load(tmp_path / "file.npz")["images"].shape == (1, 1, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("{'descr': '|u1', 'shape': ((((((", "is no plain array"),
+        ("\n  x\n y", "is no plain array"),
+        (PLAIN.format("-" * 9000 + "1"), "is no plain array"),
+        (PLAIN.format("{[]: 1}"), "is no plain array"),
+        ("{1: 2, 'shape': 3}", "is no plain array"),
+        (PLAIN.format("(True, True, 4, 4)"), r"must have whole numbers as its shape, but has \(True, True, 4, 4\)"),
+        (PLAIN.format("(-4, -4)"), r"must have whole numbers as its shape, but has \(-4, -4\)"),
+    ],
+    ids=["open brackets", "indents", "too deep", "unhashable", "keys of two types", "bools", "negative"],
+)
+def test_a_header_that_means_no_array_is_refused(tmp_path, header, message):
+    write_header(tmp_path / "file.npz", header)
+    with pytest.raises(DataError, match=f"file.npz: 'images' {message}"):
+        read_npz(tmp_path / "file.npz")
+
+
+@pytest.mark.parametrize("packed", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_member_is_refused_however_it_is_packed(tmp_path, packed):
+    path = tmp_path / "file.npz"
+    write_header(path, PLAIN.format("(4, 4)"))
+    with zipfile.ZipFile(path) as file:
+        content = file.read("images.npy")
+    with zipfile.ZipFile(path, "w", packed) as file:
+        file.writestr("images.npy", content)
+    assert len(read_npz(path)) == 1
+    whole = bytearray(path.read_bytes())
+    whole[60:80] = b"\xff" * 20  # the local header has 40 bytes
+    path.write_bytes(whole)
+    with pytest.raises(DataError, match=r"file.npz: must be a whole NPZ file, but is another, cut off or damaged"):
+        read_npz(path)
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "file.npz", "w") as file:
+        file.writestr("\u00e4.npy", b"")
+    whole = (tmp_path / "file.npz").read_bytes()
+    (tmp_path / "file.npz").write_bytes(whole.replace("\u00e4".encode(), b"\xff\xff"))
+    with pytest.raises(DataError, match=r"file.npz: must be a whole NPZ file"):
+        npz_keys(tmp_path / "file.npz")
+
+
 # ---- hdf5
 
 
@@ -267,6 +327,89 @@ def test_an_h5_array_that_is_no_table_of_numbers_is_refused(tmp_path, value, mes
         read_h5(tmp_path / "file.h5")
 
 
+@pytest.mark.parametrize("maxshape", [None, (None, 4), (None, None)], ids=str)  # each another index of chunks
+def test_an_h5_array_with_a_chunk_that_was_never_written_is_refused(tmp_path, maxshape):
+    with h5py.File(tmp_path / "file.h5", "w") as file:
+        images = file.create_dataset("images", (7, 4), "u1", chunks=(2, 3), maxshape=maxshape)
+        images[:6] = 1
+    assert h5_shape(tmp_path / "file.h5", "images") == (7, 4)
+    with pytest.raises(DataError, match=r"file.h5: 'images' must be written whole, but has 6 of its 8 chunks"):
+        read_h5(tmp_path / "file.h5")
+    with h5py.File(tmp_path / "file.h5", "a") as file:
+        file["images"][6] = 0
+    assert np.concatenate(read_h5(tmp_path / "file.h5")).sum() == 24
+
+
+def test_an_h5_array_without_chunks_that_was_never_written_is_refused(tmp_path):
+    with h5py.File(tmp_path / "file.h5", "w") as file:
+        file.create_dataset("images", (7, 4), "u1")
+    with pytest.raises(DataError, match=r"file.h5: 'images' must be written whole, but nothing of it is"):
+        read_h5(tmp_path / "file.h5")
+
+
+@pytest.mark.parametrize("chunks", [None, (2, 3)])
+def test_an_h5_array_without_rows_has_no_pieces(tmp_path, chunks):
+    with h5py.File(tmp_path / "file.h5", "w") as file:
+        file.create_dataset("images", (0, 4), "u1", chunks=chunks, maxshape=chunks and (None, 4))
+    assert read_h5(tmp_path / "file.h5") == []
+
+
+def test_a_small_h5_array_in_its_own_header_is_read(tmp_path):
+    layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    layout.set_layout(h5py.h5d.COMPACT)
+    with h5py.File(tmp_path / "file.h5", "w") as file:
+        space = h5py.h5s.create_simple((3, 2))
+        compact = h5py.h5d.create(file.id, b"images", h5py.h5t.NATIVE_UINT8, space, dcpl=layout)
+        compact.write(h5py.h5s.ALL, h5py.h5s.ALL, np.full((3, 2), 7, np.uint8))
+    assert np.concatenate(read_h5(tmp_path / "file.h5")).tolist() == [[7, 7]] * 3
+
+
+def as_virtual(file, other):
+    layout = h5py.VirtualLayout((6, 2), "u1")
+    layout[:] = h5py.VirtualSource(other, "a/images", (6, 2))
+    file.create_virtual_dataset("a/images", layout)
+
+
+def as_external(file, other):
+    file.create_dataset("a/images", (6, 2), "u1", external=[(other, 0, 12)])
+
+
+def as_link(file, other):
+    file["a/images"] = h5py.ExternalLink(other, "/a/images")
+
+
+def as_linked_folder(file, other):
+    file["a"] = h5py.ExternalLink(other, "/a")
+
+
+def as_link_to_a_link(file, other):
+    file["far"] = h5py.ExternalLink(other, "/a")
+    file["a"] = h5py.SoftLink("/far")
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("elsewhere", [as_virtual, as_external, as_link, as_linked_folder, as_link_to_a_link])
+@pytest.mark.parametrize("key", ["a/images", "/a//images", "./a/images"])
+def test_an_h5_array_that_is_in_another_file_is_refused(tmp_path, elsewhere, there, key):
+    if there:
+        with h5py.File(tmp_path / "other.h5", "w") as file:
+            file["a/images"] = np.ones((6, 2), np.uint8)
+    with h5py.File(tmp_path / "file.h5", "w") as file:
+        elsewhere(file, str(tmp_path / "other.h5"))
+    for read in (h5_shape, lambda path, key: list(h5_chunks(path, key, 2))):
+        with pytest.raises(
+            DataError, match=rf"file.h5: '{key}' must be in the file itself, but (is made of|.a.* is a)"
+        ):
+            read(tmp_path / "file.h5", key)
+
+
+@pytest.mark.parametrize("key", ["latents/labels", "/latents//labels", "./latents/labels", "again"])
+def test_an_h5_array_may_have_several_names(h5, key):
+    with h5py.File(h5, "a") as file:
+        file["again"] = file["latents/labels"]
+    assert h5_shape(h5, key) == (23, 2)
+
+
 # ---- either
 
 
@@ -276,12 +419,7 @@ def test_formats_are_told_apart_by_content(npz, h5):
         assert is_npz(renamed) == (path is npz)
         assert key in array_keys(renamed)
         assert array_shape(renamed, key) == (23, 2)
-        np.testing.assert_array_equal(array(renamed, key), ARRAYS["labels"])
         np.testing.assert_array_equal(np.concatenate(list(array_chunks(renamed, key, 9))), ARRAYS["labels"])
-
-
-def test_the_whole_of_a_chunked_h5_array_is_one_array(h5):
-    np.testing.assert_array_equal(array(h5, "images"), ARRAYS["images"])
 
 
 def test_a_page_instead_of_a_file_is_refused_with_its_first_words(tmp_path):
@@ -402,7 +540,44 @@ def test_labels_that_are_no_numbers_are_refused(sizes):
         labels_span(np.full((sizes[0], 1), np.nan), sizes, "file")
 
 
-@pytest.mark.parametrize("shape", [(11, 2), (12, 3), (12,), (13, 2)])
-def test_labels_of_another_shape_are_refused(shape):
-    with pytest.raises(DataError, match=r"file: labels must be \(12, 2\) for factors of sizes \(3, 4\), but are"):
-        labels_span(np.zeros(shape), (3, 4), "file")
+@pytest.fixture(params=["npz", "h5"])
+def labelled(request, tmp_path):
+    """Writes labels into a file of either format."""
+
+    def write(values):
+        path = tmp_path / f"labels.{request.param}"
+        if request.param == "npz":
+            np.savez(path, labels=values)
+        else:
+            with h5py.File(path, "w") as file:
+                file["labels"] = values
+        return path
+
+    return write
+
+
+def test_labels_in_a_file_span_the_grid_or_are_refused(labelled):
+    grid = labels({"a": 3, "b": 4})
+    assert_labels(labelled(grid), "labels", (3, 4))
+    with pytest.raises(DataError, match=r"labels\..*: labels must be the full grid of sizes \(3, 4\) in order"):
+        assert_labels(labelled(grid[::-1]), "labels", (3, 4))
+
+
+@pytest.mark.parametrize("shape", [(11, 2), (12, 3), (12,), (13, 2), (0, 2), (0,), (12, 2, 1)], ids=str)
+def test_labels_of_another_shape_are_refused(labelled, shape):
+    message = r"'labels' must be \(12, 2\) for factors of sizes \(3, 4\), but is \("
+    with pytest.raises(DataError, match=message):
+        assert_labels(labelled(np.zeros(shape)), "labels", (3, 4))
+
+
+def test_labels_too_large_for_any_memory_are_refused_unread(tmp_path):
+    with h5py.File(tmp_path / "file.h5", "w") as file:
+        file.create_dataset("labels", shape=(10**13, 2), dtype="i8", chunks=(1000, 2))
+    with zipfile.ZipFile(tmp_path / "file.npz", "w") as file:
+        with file.open("labels.npy", "w") as member:
+            header = {"descr": "<i8", "fortran_order": False, "shape": (10**13, 2)}
+            np.lib.format.write_array_header_1_0(member, header)
+        file.getinfo("labels.npy").file_size += 16 * 10**13  # the directory, written last, lies as well
+    for name in ("file.h5", "file.npz"):
+        with pytest.raises(DataError, match=rf"{name}: 'labels' must be \(12, 2\) .*, but is \(10000000000000, 2\)"):
+            assert_labels(tmp_path / name, "labels", (3, 4))

@@ -90,7 +90,8 @@ WRONG = {
     "no colours": (coloured(SHAPES3D)[..., :1], GRID, r"'images' must be \(144, 64, 64, 3\), but is"),
     "nan": (with_nan(), GRID, "pixels must be numbers from 0 to 1, but image 101 has nan"),
     "labels out of order": (coloured(SHAPES3D), GRID[:, ::-1], "labels must be the full grid of sizes"),
-    "labels of half the images": (coloured(SHAPES3D), GRID[:72], r"labels must be \(144, 6\)"),
+    "labels of half the images": (coloured(SHAPES3D), GRID[:72], r"'labels' must be \(144, 6\) .*, but is \(72, 6\)"),
+    "no labels": (coloured(SHAPES3D), GRID[:0], r"'labels' must be \(144, 6\) .*, but is \(0, 6\)"),
 }
 
 
@@ -119,4 +120,12 @@ def test_a_file_cut_off_is_refused(path):
     write_shapes3d(path, coloured(SHAPES3D), GRID)
     path.write_bytes(path.read_bytes()[:-5000])
     with pytest.raises(DataError, match=f"3dshapes.h5: must be a whole HDF5 file.*{COMMAND}"):
+        prepared()
+
+
+def test_labels_too_large_for_any_memory_are_refused(path):
+    with h5py.File(path, "w") as file:
+        file["images"] = coloured(SHAPES3D)
+        file.create_dataset("labels", shape=(10**13, 6), dtype="f8", chunks=(1000, 6))
+    with pytest.raises(DataError, match=rf"3dshapes.h5: 'labels' must be \(144, 6\) .*{COMMAND}"):
         prepared()

@@ -121,7 +121,7 @@ def _car_files(path: Path) -> Iterator[tuple[str, bytes]]:
                     if _is_car(member) and (file := archive.extractfile(member)):
                         _assert_modest(member, path)
                         yield member.name, file.read()
-        except tarfile.TarError as error:
+        except (tarfile.TarError, ValueError) as error:  # the latter for a sparse file's map
             raise DataError(f"{path}: must be a whole tar.gz file, but is another or cut off ({error})") from None
         while contents.read(BLOCK):
             pass  # up to the checksum

@@ -18,8 +18,11 @@ PIECE = 1 << 20
 """Bytes that are decompressed at a time."""
 LARGEST = 1 << 30
 """Bytes of a block of HDF5 chunks; where theirs is larger, they are decompressed more than once."""
-DAMAGE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, OSError)
-"""What zipfile raises for files that are cut off, changed or packed in other ways than it knows."""
+DAMAGE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, UnicodeDecodeError,
+    EOFError, NotImplementedError, RuntimeError, OSError,
+)  # fmt: skip
+"""What zipfile raises for files that are cut off, changed or packed in ways that it does not know."""
 
 
 def rows_of(shape: Sequence[int], size_mb: int = 16) -> int:
