@@ -1,13 +1,18 @@
 """disentune data, and sweeps on data sets that must be prepared."""
 
+import hashlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from disentune.data import DATASETS
+from bad_server import Reply, bad_server
+from disentune.data import DATASETS, download, shapes3d
+from disentune.plugin import File
+from sprite_files import FILES
 
 OWN = ["--set", "path=mine.npz", "--set", "factor_names=[colour, angle]", "--set", "factor_sizes=[3, 4]",
        "--set", "image_shape=[1, 8, 8]"]  # fmt: skip
@@ -128,6 +133,45 @@ def test_without_a_root_nothing_is_guessed(disentune, monkeypatch):
     code, _, complained = disentune("data", "prepare", "dsprites")
     assert code == 2
     assert complained.startswith("no data root is set")
+
+
+# ---- prepare, from the network
+
+
+@pytest.fixture
+def public(root, monkeypatch):
+    """3D Shapes in miniature, on a server that drops the connection half-way before it gives the rest."""
+    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(download, "WAITS_S", (0.0,) * 3)
+    FILES["shapes3d"](root, monkeypatch)
+    path = root / "3dshapes.h5"
+    content = path.read_bytes()
+    path.unlink()
+    with bad_server() as server:
+        url = server.serves("/3dshapes.h5", Reply(content, stop=len(content) // 2, how="reset"), Reply(content))
+        wrong = server.serves("/gone.h5", Reply(status=404))
+        file = File("3dshapes.h5", urls=(wrong, url), md5=hashlib.md5(content).hexdigest())
+        monkeypatch.setattr(shapes3d, "FILE", file)
+        yield server
+
+
+def test_a_public_file_becomes_an_array_through_dead_mirrors_and_broken_connections(disentune, root, public):
+    code, printed, complained = disentune("data", "prepare", "shapes3d")
+    assert code == 0, complained
+    assert "downloading 3dshapes.h5" in complained
+    assert "shapes3d prepared" in printed
+    assert public.asked("Range")[2].startswith("bytes=")
+    assert not [path for path in (root / "downloads").iterdir() if not path.name.startswith(".")]
+    assert "sound" in disentune("data", "verify", "shapes3d")[1]
+
+
+def test_when_no_mirror_has_the_file_the_message_says_what_to_do(disentune, root, public, monkeypatch):
+    monkeypatch.setattr(shapes3d, "FILE", replace(shapes3d.FILE, urls=shapes3d.FILE.urls[:1]))
+    code, _, complained = disentune("data", "prepare", "shapes3d")
+    assert code == 2
+    assert "gone.h5: answers 404 Not Found" in complained
+    assert "get 3dshapes.h5 by hand, then: disentune data prepare shapes3d --from FILE" in complained
 
 
 # ---- verify

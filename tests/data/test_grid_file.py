@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from disentune import documents
 from disentune.data import grid_file
-from disentune.data.grid_file import DATASET, Params, describe
+from disentune.data.grid_file import DATASET, Params
 from disentune.data.preparing import prepare
 from disentune.data.store import about_of
 from disentune.errors import DataError
@@ -337,44 +337,3 @@ def test_a_cut_off_file_is_named(root):
 def test_objects_are_not_unpickled(root):
     np.savez(root / "own.npz", images=np.array([{"a": 1}] * 12, dtype=object))
     assert with_command(refused(root, "objects are never unpickled"))
-
-
-# ---- looking into a file
-
-
-def test_describe_lists_arrays_with_shapes_and_types(root):
-    np.savez(root / "own.npz", images=COLOUR, labels=np.zeros((12, 2)), about=np.array({"a": 1}, dtype=object))
-    assert describe(root / "own.npz") == {
-        "format": "npz",
-        "arrays": {
-            "about": {"shape": [], "dtype": "object"},
-            "images": {"shape": [12, 5, 7, 3], "dtype": "uint8"},
-            "labels": {"shape": [12, 2], "dtype": "float64"},
-        },
-        "key": "images",
-        "has_key": True,
-    }
-
-
-def test_describe_looks_into_groups(root):
-    with h5py.File(root / "own.h5", "w") as file:
-        file["train/images"] = COLOUR
-        file["empty"] = h5py.Empty("f")
-    found = describe(root / "own.h5", "images")
-    assert found["format"] == "hdf5"
-    assert found["arrays"]["train/images"] == {"shape": [12, 5, 7, 3], "dtype": "uint8"}
-    assert not found["has_key"]
-    assert describe(root / "own.h5", "train/images")["has_key"]
-    np.testing.assert_array_equal(all_images(path="own.h5", images="train/images"), COLOUR.transpose(0, 3, 1, 2))
-
-
-@pytest.mark.parametrize("content", [b"PK\x03\x04 and no more", b"text"])
-def test_describe_names_a_file_that_it_cannot_read(root, content):
-    (root / "own.npz").write_bytes(content)
-    with pytest.raises(DataError, match=r"own\.npz: must be"):
-        describe(root / "own.npz")
-
-
-def test_describe_names_a_missing_file(root):
-    with pytest.raises(DataError, match=r"own\.npz"):
-        describe(root / "own.npz")

@@ -9,25 +9,20 @@ import json
 import math
 import re
 import shlex
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
-import h5py
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from disentune import documents
 from disentune.data.formats import (
     array_chunks,
-    array_keys,
     array_shape,
     as_pixels,
     channels_first,
-    is_npz,
     rows_of,
 )
 from disentune.data.stored import StoredImages
@@ -198,39 +193,6 @@ def _arrangement(params: Params, path: Path, there: tuple[int, ...]) -> tuple[Ca
         f"{path}: '{params.images}' must be {known} for factor_sizes {list(sizes)} and image_shape "
         f"{params.image_shape}, or have one axis for each factor instead of the first, but is {there}"
     )
-
-
-# ---- looking into a file
-
-
-def describe(path: Path, key: str = "images") -> dict[str, Any]:
-    """What a user's file holds: its `format`, its `arrays`, each with shape and dtype, and whether `key` is one.
-
-    Arrays of objects are listed as well; only headers are read, so nothing is unpickled.
-    """
-    packed = is_npz(path)
-    try:
-        arrays = dict(_npz_arrays(path) if packed else _h5_arrays(path))
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
-        raise DataError(f"{path}: must be a whole NPZ or HDF5 file, but is cut off or damaged ({error})") from None
-    described = {name: {"shape": list(shape), "dtype": str(dtype)} for name, (shape, dtype) in sorted(arrays.items())}
-    return {"format": "npz" if packed else "hdf5", "arrays": described, "key": key, "has_key": key in described}
-
-
-def _npz_arrays(path: Path) -> Iterator[tuple[str, tuple[tuple[int, ...], np.dtype]]]:
-    with zipfile.ZipFile(path) as file:
-        for name in file.namelist():
-            with file.open(name) as stream:
-                is_short = np.lib.format.read_magic(stream) == (1, 0)
-                header = np.lib.format.read_array_header_1_0 if is_short else np.lib.format.read_array_header_2_0
-                shape, _, dtype = header(stream)
-                yield name.removesuffix(".npy"), (shape, dtype)
-
-
-def _h5_arrays(path: Path) -> Iterator[tuple[str, tuple[tuple[int, ...], np.dtype]]]:
-    with h5py.File(path, "r") as file:
-        for name in array_keys(path):
-            yield name, (file[name].shape or (), file[name].dtype)
 
 
 DATASET = Dataset(
