@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,12 @@ import numpy as np
 import pytest
 
 from bad_server import Reply, bad_server
+from disentune import space
 from disentune.data import DATASETS, download, shapes3d
-from disentune.plugin import File
+from disentune.data.store import prepared_sources
+from disentune.data.stored import contents
+from disentune.ledger import Run, Status
+from disentune.plugin import File, Statistics
 from sprite_files import FILES
 
 OWN = ["--set", "path=mine.npz", "--set", "factor_names=[colour, angle]", "--set", "factor_sizes=[3, 4]",
@@ -106,6 +111,45 @@ def test_root_on_the_command_line_wins(disentune, root, tmp_path):
     disentune("data", "prepare", "grid_file", *OWN, "--root", "other")
     assert prepared(other)
     assert not list(root.glob("*/images.npy"))
+
+
+def test_an_empty_root_is_not_the_folder_one_is_in(disentune, root):
+    code, _, complained = disentune("data", "prepare", "grid_file", *OWN, "--root", "")
+    assert (code, complained) == (2, "--root: must be a folder, but is empty\n")
+
+
+def test_preparing_again_does_not_vouch_for_altered_images(disentune, root):
+    disentune("data", "prepare", "grid_file", *OWN)
+    path = prepared(root) / "images.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x00")
+    code, _, complained = disentune("data", "prepare", "grid_file", *OWN)
+    assert code == 2
+    assert f"{path} was altered" in complained
+
+
+def test_a_file_that_is_not_read_is_told(disentune, root):
+    disentune("data", "prepare", "grid_file", *OWN)
+    _, printed, _ = disentune("data", "prepare", "grid_file", *OWN, "--from", root / "mine.npz")
+    assert "mine.npz was not read; --again makes the array from it" in printed
+
+
+def test_contents_that_are_not_published_stay_marked(disentune, root, monkeypatch):
+    FILES["shapes3d"](root, monkeypatch)
+    monkeypatch.setattr(shapes3d, "PUBLISHED", Statistics((0.9,) * 3, (0.1,) * 3))
+    code, _, complained = disentune("data", "prepare", "shapes3d")
+    assert (code, "is not the published data set" in complained) == (2, True)
+    assert "(not the published ones)" in disentune("data", "prepare", "shapes3d", "--accept")[1]
+    assert re.search(r"shapes3d .*prepared, .*not the published contents", disentune("data", "list")[1])
+
+
+def test_a_touched_file_with_the_same_contents_is_still_the_same(disentune, root, sweep):
+    disentune("data", "prepare", "grid_file", *OWN)
+    os.utime(root / "mine.npz", (1, 1))
+    assert disentune("plan", sweep)[0] == 0
+    np.savez(root / "mine.npz", images=IMAGES[::-1])
+    code, _, complained = disentune("plan", sweep)
+    assert code == 2
+    assert "mine.npz has changed since it was prepared" in complained
 
 
 def test_a_drawn_data_set_needs_no_preparation(disentune, root):
@@ -235,6 +279,13 @@ def test_a_plan_without_a_root_is_refused(disentune, sweep, monkeypatch):
     assert json.loads(printed)["problems"][0].startswith("no data root is set")
 
 
+def test_a_missing_file_is_met_in_the_plan(disentune, root, sweep):
+    (root / "mine.npz").unlink()
+    code, _, complained = disentune("plan", sweep)
+    assert code == 2
+    assert "mine.npz does not exist; put the file there, or correct its path" in complained
+
+
 def test_damaged_data_is_met_in_the_plan(disentune, root, sweep):
     disentune("data", "prepare", "grid_file", *OWN)
     path = prepared(root) / "images.npy"
@@ -249,14 +300,39 @@ def test_the_sweep_may_name_the_root_and_the_environment_wins(disentune, root, s
     set_root = ("--set", f"data.root={empty}")
     disentune("data", "prepare", "grid_file", *OWN)
     assert "note:" not in disentune("plan", sweep, *set_root)[1]
-    monkeypatch.delenv("DISENTUNE_DATA")
-    assert "is not prepared" in disentune("plan", sweep, *set_root)[1]
+    monkeypatch.setenv("DISENTUNE_DATA", "")
+    empty.mkdir()
+    np.savez(empty / "mine.npz", images=IMAGES)
+    printed = disentune("plan", sweep, *set_root)[1]
+    assert "is not prepared" in printed
+    assert f"--root {empty}" in printed, "the command can be pasted where no root is set"
 
 
 def test_a_relative_root_in_a_sweep_is_refused(disentune, root, sweep):
     code, _, complained = disentune("plan", sweep, "--set", "data.root=data")
     assert code == 2
     assert "data.root: must be a path from / or ~, the same on every node, got 'data'" in complained
+
+
+def test_a_table_never_mixes_trials_of_different_contents(disentune, root, sweep, tmp_path):
+    """The user's file changes and is prepared again after a trial is done."""
+    disentune("data", "prepare", "grid_file", *OWN)
+    (source,) = prepared_sources().values()
+    read = space.read(tmp_path / sweep)
+    run = Run(tmp_path / "runs" / "own" / "main")
+    run.path.mkdir(parents=True)
+    run.record(read)
+    (point,) = space.points(read)
+    trial = run.trial(point.config.id)
+    trial.create(point.config, point.arms)
+    trial.append_row({"step": 3, "metrics": {"loss": 1.0}})
+    trial.set_status(Status(state="done", step=3, contents=contents([source])))
+    assert "1 done" in disentune("plan", sweep)[1]
+    np.savez(root / "mine.npz", images=IMAGES[::-1])
+    disentune("data", "prepare", "grid_file", *OWN, "--again")
+    code, _, complained = disentune("plan", sweep, "--set", "seeds=2")
+    assert code == 2
+    assert f"trial {trial.id} was trained on other contents of 'grid_file'" in complained
 
 
 def test_train_prepares_what_it_needs(disentune, root, sweep):

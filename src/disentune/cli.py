@@ -186,6 +186,7 @@ def plan(
     Example: disentune plan sweeps/quickstart.yaml --probe
     """
     from disentune import space
+    from disentune.data.store import command_of
     from disentune.plan import cost, unprepared
 
     try:
@@ -194,7 +195,7 @@ def plan(
         planned = _planned(read, run, only, limit)
         missing = unprepared(planned)
         if missing and probe:
-            raise ConfigError(f"--probe needs the data: {'; '.join(source.command for source in missing)}")
+            raise ConfigError(f"--probe needs the data: {'; '.join(command_of(source) for source in missing)}")
     except ConfigError as error:
         if as_json:
             print_json(_unplannable(sweep, error))
@@ -208,7 +209,7 @@ def plan(
     assert estimate is not None
     _show_plan(planned, estimate, run, read)
     for source in missing:
-        text = f"{source.key} is not prepared; a run does it first. Or do it now: {source.command}"
+        text = f"{source.key} is not prepared; a run does it first. Or do it now: {command_of(source)}"
         out.print(f"note: {text}", markup=False)
 
 
@@ -286,14 +287,14 @@ def _planned(sweep: Any, run: Any, only: str | None, limit: int | None, retry_fa
 
 def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str | None, retry_failed: bool) -> None:
     from disentune.display import LiveProgress
-    from disentune.plan import cost
+    from disentune.plan import cost, unprepared
     from disentune.sweep import launch
 
     planned = _planned(sweep, run, only, limit, retry_failed)
+    missing = unprepared(planned) if not address else []  # else each node prepares its own
     _show_plan(planned, cost(sweep, planned, probe=False), run, sweep)
     _assert_writable(run.path)
-    if not address:  # else each node prepares its own
-        _prepare_data(planned)
+    _prepare_data(missing)
     again = shlex.join(["disentune", *sys.argv[1:]]) if only or limit else f"disentune resume {_shown(run.path)}"
     objective = sweep.settings.objective.metric if sweep.settings.objective else None
     try:
@@ -310,11 +311,10 @@ def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str
     raise typer.Exit(1 if ending.failed else 0)
 
 
-def _prepare_data(planned: Any) -> None:
+def _prepare_data(missing: list[Any]) -> None:
     from disentune.data.preparing import prepare
-    from disentune.plan import unprepared
 
-    for source in unprepared(planned):
+    for source in missing:
         with progress_bar() as say:
             about = prepare(source, say=say)
         out.print(f"prepared {source.key}: {about.count:,} images", markup=False)

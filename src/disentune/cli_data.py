@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from disentune.errors import ConfigError, DataError
-from disentune.terminal import AsJson, out, print_json, progress_bar
+from disentune.terminal import AsJson, err, out, print_json, progress_bar
 
 app = typer.Typer(
     name="data",
@@ -17,17 +17,21 @@ app = typer.Typer(
 )
 
 Root = Annotated[
-    Path | None, typer.Option(help="Folder of prepared data sets; default: the environment's DISENTUNE_DATA.")
+    str | None, typer.Option(help="Folder of prepared data sets; default: the environment's DISENTUNE_DATA.")
 ]
 Sets = Annotated[
     list[str] | None, typer.Option("--set", help="A parameter of the data set: split=training. May be repeated.")
 ]
 
 
-def _use(root: Path | None) -> None:
-    from disentune.data.store import use_root
+def _use(given: str | None) -> None:
+    from disentune.data.store import is_root_set, root, use_root
 
-    use_root(root and root.expanduser().absolute(), override=True)
+    if given == "":
+        raise ConfigError("--root: must be a folder, but is empty")
+    use_root(given, override=True)
+    if is_root_set():
+        root()  # says what is wrong with it, once
 
 
 # ---- list
@@ -76,7 +80,7 @@ def _listed(dataset: Any) -> dict[str, Any]:
 
 
 def _state(sources: tuple[Any, ...]) -> str:
-    from disentune.data.store import VARIABLE, about_of, is_root_set
+    from disentune.data.store import VARIABLE, about_of, command_of, is_checked, is_root_set
     from disentune.display import size
 
     if not sources:
@@ -87,10 +91,13 @@ def _state(sources: tuple[Any, ...]) -> str:
         known = [about_of(source) for source in sources]
     except DataError as error:
         return f"damaged: {error}"
-    missing = [source.command for source, about in zip(sources, known, strict=True) if about is None]
+    missing = [command_of(source) for source, about in zip(sources, known, strict=True) if about is None]
     if missing:
         return f"not prepared: {'; '.join(missing)}"
-    return f"prepared, {size(sum(about.file_bytes for about in known if about))}"
+    if not all(is_checked(source) for source in sources):
+        return "changed since it was checked: disentune data verify"
+    other = ", not the published contents" if any(about.published is False for about in known if about) else ""
+    return f"prepared, {size(sum(about.file_bytes for about in known if about))}{other}"
 
 
 # ---- prepare and verify
@@ -126,34 +133,54 @@ def prepare(
     disentune data prepare shapes3d --from ~/Downloads/3dshapes.h5
     disentune data prepare smallnorb --set split=training --root /data
     """
-    from disentune.data.preparing import prepare
-    from disentune.data.store import about_of, folder_of
-    from disentune.display import size
-
     _use(root)
     sources = _sources(name, set_ or [])
     if not sources:
         out.print(f"'{name}' is drawn when it is needed; there is nothing to prepare", markup=False)
         return
     given = given and given.expanduser()
-    if given and given.is_file() and not any(_takes(source, given, sources) for source in sources):
+    taken = {source.key: given if given and _takes(source, given, sources) else None for source in sources}
+    if given and not any(taken.values()):
         names = [file.name for source in sources for file in source.files]
         raise ConfigError(f"--from {given}: '{name}' is made from {', '.join(names)}; give it one of these names")
-    for source in sources:
-        there = not again and about_of(source) is not None
-        with progress_bar() as say:
-            about = prepare(source, given if given and _takes(source, given, sources) else None, again, accept, say)
-        what = "was prepared before" if there else "prepared"
-        text = f"{what}: {about.count:,} images of {' x '.join(map(str, about.shape))}, {size(about.file_bytes)}"
-        out.print(f"{source.key} {text} in {folder_of(source)}", markup=False)
-        out.print(f"  contents sha256 {about.sha256}", markup=False)
-        out.print(f"  mean {_numbers(about.mean)}   std {_numbers(about.std)}", markup=False)
+    try:
+        for source in sources:
+            _prepare(source, taken[source.key], again, accept)
+    except KeyboardInterrupt:
+        err.print("interrupted; the same command goes on with what was downloaded")
+        raise typer.Exit(130) from None
 
 
 def _takes(source: Any, given: Path, sources: tuple[Any, ...]) -> bool:
     """Whether what the user has is for this source: of several, a file is told by its name."""
+    if not given.exists():
+        raise ConfigError(f"--from {given}: does not exist")
     names = [name for file in source.files for name in (file.name, *file.also)]
-    return len(sources) == 1 or given.is_dir() or not given.exists() or given.name in names
+    return len(sources) == 1 or given.is_dir() or given.name in names
+
+
+def _prepare(source: Any, given: Path | None, again: bool, accept: bool) -> None:
+    from disentune.data.preparing import prepare
+    from disentune.data.store import about_of, folder_of, mapped
+    from disentune.display import size
+
+    there = not again and about_of(source) is not None
+    with progress_bar() as say:
+        about = prepare(source, given, again, accept, say)
+        mapped(source, about, say)  # what was there may have been altered
+    what = "was prepared before" if there else "prepared"
+    text = f"{what}: {about.count:,} images of {' x '.join(map(str, about.shape))}, {size(about.file_bytes)}"
+    out.print(f"{source.key} {text} in {folder_of(source)}", markup=False)
+    if there and given:
+        out.print(f"  {given} was not read; --again makes the array from it", markup=False)
+    out.print(f"  contents sha256 {about.sha256}", markup=False)
+    out.print(f"  mean {_numbers(about.mean)}   std {_numbers(about.std)}{_compared(about.published)}", markup=False)
+
+
+def _compared(published: bool | None) -> str:
+    if published is None:
+        return "   (no published ones are known)"
+    return "   (as published)" if published else "   (not the published ones)"
 
 
 def _numbers(values: tuple[float, ...]) -> str:

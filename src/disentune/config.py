@@ -379,8 +379,10 @@ def _with_shared_keys(mistake: Mistake, shared: type[Frozen]) -> Mistake:
     """A plug-in's list of known keys, completed by those that all of its kind have."""
     if not mistake.text.startswith("unknown key"):
         return mistake
-    wrong, known = mistake.key.rsplit(".", 1)[-1], shared.model_fields
-    return mistake._replace(text=f"{mistake.text}, {', '.join(known)}{did_you_mean(wrong, known)}")
+    known = shared.model_fields
+    near = did_you_mean(mistake.key.rsplit(".", 1)[-1], known)
+    text = f"{mistake.text}, {', '.join(known)}"
+    return mistake._replace(text=text if "Did you mean" in text else text.replace("key.", f"key.{near}", 1))
 
 
 def _representations(codes: str | None, metric: Metric) -> tuple[Any, ...]:

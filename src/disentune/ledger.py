@@ -15,7 +15,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
@@ -176,6 +176,8 @@ class Status:
     node: str = ""
     seconds: float = 0.0
     """Spent training and scoring, all attempts together."""
+    contents: list[str] = field(default_factory=list)
+    """Hashes of the prepared data that it reads."""
 
     @property
     def final(self) -> bool:

@@ -11,7 +11,9 @@ import torch
 
 from disentune import process, space
 from disentune.config import TrialConfig, flattened
-from disentune.data.store import about_of, use_root
+from disentune.data.preparing import assert_obtainable
+from disentune.data.store import about_of, is_root_set, root, use_root
+from disentune.data.stored import contents
 from disentune.environment import differences, environment
 from disentune.errors import ConfigError, DataError
 from disentune.evaluation import evaluated
@@ -65,6 +67,7 @@ def make_plan(
         return _suggested_plan(sweep, run, statuses)
     asked = space.points(sweep)
     _refuse_changed_meaning(sweep, run, folders, [point.config for point in asked])
+    _refuse_other_contents([point.config for point in asked], statuses)
     points = [point for point in asked if wanted(point)]
     states = [statuses.get(point.config.id) for point in points]
     begun = [(point.config, status) for point, status in zip(points, states, strict=True) if status is not None]
@@ -91,9 +94,12 @@ def _sources(configs: Iterable[TrialConfig]) -> tuple[Source, ...]:
 def unprepared(plan: Plan) -> list[Source]:
     """What must be prepared before a trial can start. ConfigError when the root is unknown or something is damaged."""
     try:
-        return [source for source in plan.sources if about_of(source) is None]
+        missing = [source for source in plan.sources if about_of(source) is None]
+        for source in missing:
+            assert_obtainable(source)
     except DataError as error:
         raise ConfigError(str(error)) from None
+    return missing
 
 
 def _sound_statuses(folders: dict[str, TrialFolder]) -> dict[str, Status]:
@@ -180,6 +186,24 @@ def _refuse_changed_meaning(
         f"  Run the changed sweep under another name: --name NEW\n"
         f"  or put the sweep back as it is in {run.sweep_path}"
     )
+
+
+def _refuse_other_contents(asked: list[TrialConfig], statuses: dict[str, Status]) -> None:
+    """Trials of one table must have seen the same images: a file of the user's own may have been prepared again."""
+    for config in asked:
+        then = statuses[config.id].contents if config.id in statuses else []
+        if then and is_root_set() and _contents_now(config) not in (then, [""] * len(then)):
+            raise ConfigError(
+                f"trial {config.id} was trained on other contents of '{config.dataset.name}' than are prepared in "
+                f"{root()} now; run under another name: --name NEW, or prepare the old contents again"
+            )
+
+
+def _contents_now(config: TrialConfig) -> list[str]:
+    try:
+        return contents(config.dataset.plugin.sources(config.dataset.params))
+    except DataError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _nearest_change(old: dict[str, Any], asked: list[TrialConfig]) -> str:

@@ -134,7 +134,10 @@ class _Worker:
             )
         for note in notes:
             self._set_status("running", cause=note)
-        return Training(config, state, self.settings.data.on_device)
+        training = Training(config, state, self.settings.data.on_device)
+        if training.contents:
+            self._set_status("running", contents=training.contents)
+        return training
 
     def _finished(self, training: Training, best: "Best") -> Report:
         if training.step == training.config.training.steps:

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -55,9 +56,13 @@ class Told:
 
     def __init__(self) -> None:
         self.says: list[tuple[str, int, int | None]] = []
+        self.connecting: list[str] = []
 
     def __call__(self, what: str, done: int, total: int | None) -> None:
-        self.says.append((what, done, total))
+        if what.startswith("connecting"):
+            self.connecting.append(what)
+        else:
+            self.says.append((what, done, total))
 
 
 def fetched(folder: Path, *urls: str, md5: str = "", name: str = "thing.bin", say: Told | None = None) -> bytes:
@@ -163,6 +168,15 @@ def test_progress_is_told_now_and_then_and_at_the_end(server, tmp_path, monkeypa
     assert len(slow.says) >= 5
     assert [done for _, done, _ in slow.says] == sorted(done for _, done, _ in slow.says)
     assert {total for *_, total in slow.says} == {400_000}
+
+
+def test_who_is_asked_is_told_at_once_and_without_secrets(server, tmp_path):
+    told = Told()
+    good = server.serves("/f", GOOD)
+    fetched(tmp_path, f"http://me:secret@127.0.0.1:{closed_port()}/f?key=1", good, say=told)
+    first, second = told.connecting
+    assert re.fullmatch(r"connecting to 127\.0\.0\.1:\d+ for thing\.bin", first)
+    assert second == f"connecting to 127.0.0.1:{server.server_port} for thing.bin"
 
 
 def test_the_proxy_of_the_environment_is_used(server, tmp_path, monkeypatch):

@@ -284,7 +284,7 @@ def refused(root, text, **changes):
 
 
 def with_command(message):
-    return f"mend the file, then: {grid_file.source(params_of()).command}" in message
+    return f"mend the file or these parameters, then: {grid_file.source(params_of()).command}" in message
 
 
 @pytest.mark.parametrize(
@@ -297,8 +297,9 @@ def with_command(message):
         (COLOUR + 0.5, "pixels must be numbers from 0 to 1, but image 0 has"),
         (COLOUR.astype(np.int16) - 300, "pixels must be whole numbers from 0 to 255, but image 0 has"),
         (COLOUR.astype("U1"), "must hold plain numbers"),
+        (COLOUR % 2, "from 0 to 255, but are 0 and 1; set binary: true"),
     ],
-    ids=["count", "order of axes", "sides", "channels", "scale", "negative", "text"],
+    ids=["count", "order of axes", "sides", "channels", "scale", "negative", "text", "black and white"],
 )
 def test_a_wrong_array_is_named(root, stored, text):
     written(root / "own.npz", images=stored)
@@ -337,3 +338,10 @@ def test_a_cut_off_file_is_named(root):
 def test_objects_are_not_unpickled(root):
     np.savez(root / "own.npz", images=np.array([{"a": 1}] * 12, dtype=object))
     assert with_command(refused(root, "objects are never unpickled"))
+
+
+def test_channels_at_the_end_of_image_shape_are_a_mistake():
+    with pytest.raises(ValidationError, match=r"must be \[channels, .*is \[64, 64, 3\]; did you mean \[3, 64, 64\]"):
+        params_of(image_shape=[64, 64, 3])
+    assert params_of(image_shape=[4, 4, 4]).image_shape == [4, 4, 4]
+    assert params_of(image_shape=[2, 1, 1]).image_shape == [2, 1, 1]

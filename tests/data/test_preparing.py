@@ -230,7 +230,7 @@ def test_published_statistics_must_match_within_the_tolerance(root, which):
     moved = true._replace(**{which: tuple(value + 1e-3 for value in getattr(true, which))})
     prepare(source_of(published=true), again=True)
     prepare(source_of(published=moved, tolerance=2e-3), again=True)
-    with pytest.raises(DataError, match=f"is not the published data set: the {which} .*prepare example --accept"):
+    with pytest.raises(DataError, match=r"is not the published data set: mean and std .*prepare example --accept"):
         prepare(source_of(published=moved, tolerance=5e-4), again=True)
 
 

@@ -199,7 +199,9 @@ def test_nothing_in_about_json_leads_out_of_the_root_or_into_a_command(prepared,
 
 def test_an_unreadable_about_json_is_told(prepared):
     (prepared / "about.json").write_text("{")
-    assert "is not what was written there" in str(prepared_sources()["example"])
+    assert "is missing or not what was written there" in str(prepared_sources()["example"])
+    (prepared / "about.json").unlink()
+    assert "is missing or not what was written there" in str(prepared_sources()["example"])
 
 
 # ---- what is known of an array

@@ -86,6 +86,7 @@ def _there_or_fetched(file: File, folder: Path, command: str, say: Progress) -> 
     reasons = []
     with requests.Session() as session:
         for url in sorted(file.urls, key=lambda url: part.held(url) == 0):  # first the mirror that was at it
+            say(f"connecting to {_host(url)} for {file.name}", 0, None)
             try:
                 _fetch(session, url, file, part, lambda done, total: say(f"downloading {file.name}", done, total))
             except Refused as reason:
@@ -104,6 +105,10 @@ def _wrong_hash(path: Path, file: File) -> str:
     with path.open("rb") as opened:
         found = hashlib.file_digest(opened, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     return "" if found == file.md5.lower() else f"its md5 must be {file.md5.lower()}, but is {found}"
+
+
+def _host(url: str) -> str:
+    return _without_secrets(url).partition("//")[2].partition("/")[0]
 
 
 def _without_secrets(url: str) -> str:

@@ -44,7 +44,8 @@ def is_npz(path: Path) -> bool:
             return False
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    raise DataError(f"{path}: must be an NPZ or HDF5 file, but is neither: it begins with {start!r}")
+    came = f"is neither: it begins with {start!r}" if start else "is empty"
+    raise DataError(f"{path}: must be an NPZ or HDF5 file, but {came}")
 
 
 def array_keys(path: Path) -> list[str]:

@@ -70,6 +70,14 @@ class Params(Frozen):
             raise ValueError(f"must have fewer than 2**63 combinations, but {sizes} have more")
         return sizes
 
+    @field_validator("image_shape")
+    @classmethod
+    def _channels_first(cls, shape: list[int]) -> list[int]:
+        if shape[0] > 4 >= shape[2]:
+            meant = shape[2:] + shape[:2]
+            raise ValueError(f"must be [channels, height, width], but is {shape}; did you mean {meant}?")
+        return shape
+
     @field_validator("categorical")
     @classmethod
     def _known(cls, categorical: list[str], others: ValidationInfo) -> list[str]:
@@ -164,11 +172,13 @@ def _images(params: Params, paths: Sequence[Path]) -> Iterator[np.ndarray]:
     (path,) = paths
     there = array_shape(path, params.images)
     arranged, leading = _arrangement(params, path, there)
-    done = 0
+    done = brightest = 0
     for chunk in array_chunks(path, params.images, rows_of(there, 8)):  # numbers may have 8 bytes
         pixels = as_pixels(chunk.reshape(-1, *there[leading:]), path, done)
-        done += len(pixels)
+        done, brightest = done + len(pixels), max(brightest, int(pixels.max(initial=0)))
         yield arranged(_whitened(pixels) if params.binary else pixels)
+    if brightest == 1 and chunk.dtype.kind in "iu" and not params.binary:
+        raise DataError(f"{path}: whole numbers must be pixels from 0 to 255, but are 0 and 1; set binary: true")
 
 
 def _whitened(pixels: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from disentune.data.store import (
     About,
     Made,
     about_of,
+    command_of,
     folder_of,
     locked,
     quiet,
@@ -51,8 +53,8 @@ def prepare(
         paths = [_located(file, source, given, say) for file in source.files]
         with _aside(source) as aside, _removed_if_wrong(fetched):
             about = _written(source, paths, aside / "made", say)
-            if not accept:
-                _assert_published(source, about)
+            if about.published is False and not accept:
+                raise _not_published(source, about, given)
             _put_in_place(source, aside)
         _remove(fetched)  # the array has all that was in them
         return about
@@ -88,7 +90,7 @@ def _assert_ours(source: Source) -> None:
     if others:
         raise DataError(
             f"{folder} is for the prepared array alone and would be replaced, but holds {', '.join(others)}; move that "
-            f"elsewhere, then: {source.command} --again --from FILE"
+            f"elsewhere, then: {command_of(source)} --again --from FILE"
         )
 
 
@@ -107,7 +109,7 @@ def _writing(source: Source) -> Iterator[None]:
     except OSError as error:
         raise DataError(
             f"'{source.key}' cannot be written in {root()} ({error.strerror}); make room or mend the permissions "
-            f"there, or choose another root with {VARIABLE}; then: {source.command}"
+            f"there, or choose another root with {VARIABLE}; then: {command_of(source)}"
         ) from None
 
 
@@ -130,8 +132,20 @@ def _located(file: File, source: Source, given: Path | None, say: Progress) -> P
     if there is not None:
         return there
     if not file.urls:
-        raise DataError(f"{places[0]} does not exist; put the file there, or correct its path")
-    return download(file, downloads(), source.command, say)
+        raise _no_file(places[0])
+    return download(file, downloads(), command_of(source), say)
+
+
+def _no_file(path: Path) -> DataError:
+    what = "is a folder, but must be a file" if path.is_dir() else "does not exist"
+    return DataError(f"{path} {what}; put the file there, or correct its path")
+
+
+def assert_obtainable(source: Source) -> None:
+    """DataError when a user's own file is not there; what is public may be downloaded."""
+    for file in source.files:
+        if not file.urls and not (root() / file.name).is_file():
+            raise _no_file(root() / file.name)
 
 
 def downloads() -> Path:
@@ -178,7 +192,8 @@ def _written(source: Source, paths: list[Path], folder: Path, say: Progress) -> 
     about = About(
         format=FORMAT, name=source.name, variant=source.variant, options=source.options,
         count=source.count, shape=source.shape, binary=source.binary,
-        sha256="", mean=(), std=(), files=tuple(Made.of(path) for path in paths),
+        sha256="", mean=(), std=(),
+        files=tuple(Made.of(path, own=not file.urls) for file, path in zip(source.files, paths, strict=True)),
     )  # fmt: skip
     _assert_room(source, about)
     digest, moments, done = hashlib.sha256(), Measuring(), 0
@@ -195,7 +210,8 @@ def _written(source: Source, paths: list[Path], folder: Path, say: Progress) -> 
     if done != source.count:
         raise _wrong(source, paths, f"must have {source.count} images, but has {done}")
     mean, std = moments.statistics()
-    about = about.model_copy(update={"sha256": digest.hexdigest(), "mean": mean, "std": std})
+    found = {"sha256": digest.hexdigest(), "mean": mean, "std": std, "published": _is_published(source, mean, std)}
+    about = about.model_copy(update=found)
     with _writing(source):
         write_text(folder / ABOUT, about.model_dump_json(indent=1))
         write_text(folder / CHECKED, json.dumps(stamp_of(folder / IMAGES)))
@@ -253,24 +269,29 @@ def _wrong(source: Source, paths: list[Path], text: str) -> WrongFiles:
 
 def _right_file(source: Source) -> str:
     if not any(file.urls for file in source.files):
-        return f"mend the file, then: {source.command}"
-    return f"with the right file: {source.command} --from {'FILE' if len(source.files) == 1 else 'FOLDER'}"
+        return f"mend the file or these parameters, then: {command_of(source)}"
+    return f"with the right file: {command_of(source)} --from {'FILE' if len(source.files) == 1 else 'FOLDER'}"
 
 
 # ---- measuring it
 
 
-def _assert_published(source: Source, about: About) -> None:
+def _is_published(source: Source, mean: tuple[float, ...], std: tuple[float, ...]) -> bool | None:
     """The published statistics tell the right contents from any other, whatever file they came in."""
     if source.published is None:
-        return
-    for what, expected, found in zip(("mean", "std"), source.published, (about.mean, about.std), strict=True):
-        if not np.allclose(found, expected, rtol=0, atol=source.tolerance):
-            raise DataError(
-                f"{', '.join(file.name for file in about.files)}: is not the published data set: the {what} of its "
-                f"channels must be {_short(expected)}, but is {_short(found)}. Get the public file, or keep this one "
-                f"as it is with: {source.command} --accept"
-            )
+        return None
+    return np.allclose([mean, std], source.published, rtol=0, atol=source.tolerance)
+
+
+def _not_published(source: Source, about: About, given: Path | None) -> DataError:
+    taken = f" --from {shlex.quote(str(given))}" if given else ""
+    assert source.published is not None
+    return DataError(
+        f"{', '.join(file.name for file in about.files)}: is not the published data set: mean and std of its channels "
+        f"must be {_short(source.published.mean)} and {_short(source.published.std)}, but are {_short(about.mean)} "
+        f"and {_short(about.std)}. Get the public file, or keep this one as it is with: "
+        f"{command_of(source)}{taken} --accept"
+    )
 
 
 def _short(values: tuple[float, ...]) -> str:

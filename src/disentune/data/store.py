@@ -63,10 +63,21 @@ def root() -> Path:
     return path
 
 
+_used: list[str] = []
+"""The root that was given to this process instead of found in its environment, if any."""
+
+
 def use_root(path: str | Path | None, override: bool = False) -> None:
     """For this process and those that it starts; the environment's own choice stays unless it is overridden."""
     if path is not None and (override or not os.environ.get(VARIABLE)):
         os.environ[VARIABLE] = str(Path(os.path.expanduser(path)).absolute())
+        _used[:] = [os.environ[VARIABLE]]
+
+
+def command_of(source: Source) -> str:
+    """What a user can paste to prepare it here."""
+    given = os.environ.get(VARIABLE) in _used
+    return f"{source.command} --root {shlex.quote(str(root()))}" if given else source.command
 
 
 def folder_of(source: Source) -> Path:
@@ -88,7 +99,7 @@ def locked(source: Source) -> Iterator[None]:
     except OSError as error:
         raise DataError(
             f"{place} cannot be written ({error.strerror}), so '{source.key}' cannot be prepared there; let someone "
-            f"who may run: {source.command}, or choose another root with {VARIABLE}"
+            f"who may run: {command_of(source)}, or choose another root with {VARIABLE}"
         ) from None
     try:
         yield
@@ -105,11 +116,23 @@ class Made(Frozen):
     name: str
     size: int
     mtime_ns: int
+    sha256: str = ""
+    """Of a user's own file, which may change at any time."""
 
     @classmethod
-    def of(cls, path: Path) -> "Made":
+    def of(cls, path: Path, own: bool) -> "Made":
         stat = path.stat()
-        return cls(name=path.name, size=stat.st_size, mtime_ns=stat.st_mtime_ns)
+        return cls(name=path.name, size=stat.st_size, mtime_ns=stat.st_mtime_ns, sha256=_hash_of(path) if own else "")
+
+    def is_still(self, path: Path) -> bool:
+        """Whether the file has the same contents; it is only read when it was touched."""
+        stat = path.stat()
+        return stat.st_size == self.size and (stat.st_mtime_ns == self.mtime_ns or _hash_of(path) == self.sha256)
+
+
+def _hash_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class About(Frozen):
@@ -127,6 +150,8 @@ class About(Frozen):
     mean: tuple[float, ...]
     std: tuple[float, ...]
     files: tuple[Made, ...]
+    published: bool | None = None
+    """Whether its statistics are the published ones; None when none are known."""
 
     @property
     def row_bytes(self) -> int:
@@ -168,8 +193,8 @@ def about_of(source: Source) -> About | None:
 
 def prepared_sources() -> dict[str, Source | DataError]:
     """By folder, what lies in the root as far as it can be told from there: enough to verify it, not to make it."""
-    folders = sorted(path.parent for path in root().glob(f"[!.]*/{ABOUT}"))
-    return {folder.name: _told_by(folder) for folder in folders}
+    folders = {path.parent for name in (ABOUT, IMAGES) for path in root().glob(f"[!.]*/{name}")}
+    return {folder.name: _told_by(folder) for folder in sorted(folders)}
 
 
 def _told_by(folder: Path) -> Source | DataError:
@@ -177,7 +202,8 @@ def _told_by(folder: Path) -> Source | DataError:
         about = About.model_validate_json((folder / ABOUT).read_bytes())
         plain = shlex.join(shlex.split(about.options)) == about.options
     except (ValueError, OSError):
-        return DataError(f"{folder / ABOUT} is not what was written there; remove {folder}, or prepare it --again")
+        return DataError(f"{folder / ABOUT} is missing or not what was written there; remove the folder, or prepare "
+                         "its data set --again")  # fmt: skip
     told = about.model_dump(include={"name", "variant", "options", "shape", "count", "binary"})
     source = Source(files=(), read=_unreadable, **told)
     if source.key != folder.name or not plain:
@@ -190,7 +216,7 @@ def _unreadable(paths: Sequence[Path]) -> Iterator[np.ndarray]:
 
 
 def again(source: Source) -> str:
-    return f"make it again with: {source.command} --again"
+    return f"make it again with: {command_of(source)} --again"
 
 
 @contextmanager
@@ -217,7 +243,7 @@ def _assert_same_files(source: Source, about: About) -> None:
     """A user's own file may change at any time; public ones do not."""
     for file, then in zip(source.files, about.files, strict=False):
         path = root() / file.name
-        if not file.urls and path.is_file() and Made.of(path) != then:
+        if not file.urls and path.is_file() and not then.is_still(path):
             raise DataError(f"{path} has changed since it was prepared; {again(source)}")
 
 
@@ -264,11 +290,16 @@ def _locked_if_possible(source: Source) -> Iterator[None]:
         yield
 
 
+def is_checked(source: Source) -> bool:
+    """Whether its file is as it was when its hash was last found right."""
+    return _is_checked(images_path(source))
+
+
 def verify(source: Source, say: Progress = quiet) -> About:
     """Reads the whole array again and compares it with its hash. DataError when it is missing or altered."""
     about = about_of(source)
     if about is None:
-        raise DataError(f"'{source.key}' is not prepared in {root()}; prepare it with: {source.command}")
+        raise DataError(f"'{source.key}' is not prepared in {root()}; prepare it with: {command_of(source)}")
     with _readable(images_path(source), source):
         _check(source, about, say)
     return about
