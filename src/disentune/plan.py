@@ -190,9 +190,15 @@ def _refuse_changed_meaning(
 
 def _refuse_other_contents(asked: list[TrialConfig], statuses: dict[str, Status]) -> None:
     """Trials of one table must have seen the same images: a file of the user's own may have been prepared again."""
+    now: dict[str, list[str]] = {}
     for config in asked:
         then = statuses[config.id].contents if config.id in statuses else []
-        if then and is_root_set() and _contents_now(config) not in (then, [""] * len(then)):
+        if not then or not is_root_set():
+            continue
+        dataset = repr(config.dataset.tree())
+        if dataset not in now:
+            now[dataset] = _contents_now(config)
+        if now[dataset] not in (then, [""] * len(then)):  # what is not prepared here is not another
             raise ConfigError(
                 f"trial {config.id} was trained on other contents of '{config.dataset.name}' than are prepared in "
                 f"{root()} now; run under another name: --name NEW, or prepare the old contents again"
