@@ -303,6 +303,18 @@ def test_a_model_that_does_not_fit_is_an_error_in_words(sweep, run):
         cost(read, make_plan(read, run), probe=False)
 
 
+def test_a_trial_whose_data_or_framework_cannot_start_is_met_without_a_probe(sweep, run, monkeypatch):
+    """Such as a user's own data set that fails when it is opened."""
+
+    def fail(self, on_device):
+        raise ZeroDivisionError("in a plug-in")
+
+    monkeypatch.setattr(plan.Training, "_inputs", fail)
+    read = sweep({"a": {}})
+    with pytest.raises(ConfigError, match=r"^arms\.a: its first trial fails here: ZeroDivisionError: in a plug-in$"):
+        cost(read, make_plan(read, run), probe=False)
+
+
 def test_a_trial_that_fails_in_the_probe_is_an_error_in_words(sweep, run, monkeypatch, untouched_torch):
     def fail(self):
         raise ZeroDivisionError("in a plug-in\nof the user")

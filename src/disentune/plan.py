@@ -245,8 +245,9 @@ def cost(sweep: SweepFile, plan: Plan, probe: bool) -> Cost:
         flats = itertools.islice(space.corners(sweep, arm), 1)
         config = space.trial_config(next(flats) | {"training.device": "cpu"}, 0)
         try:
-            disk += trials * _checkpoint_size(built_model(config)) * kept
-            seconds += trials * _trial_seconds(Training(config)) if probe else 0
+            training = Training(config) if probe or not _sources([config]) else None  # else data may be missing
+            disk += trials * _checkpoint_size(training.model if training else built_model(config)) * kept
+            seconds += trials * _trial_seconds(training) if probe and training else 0
         except Exception as error:  # a model too large, or a user's own plug-in, may fail in any way
             raise ConfigError(f"arms.{arm}: its first trial fails here: {_first_line(error)}") from error
     return Cost(seconds * share if probe else None, int(disk))
