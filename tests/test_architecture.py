@@ -13,8 +13,8 @@ ROOT = Path(disentune.__file__).parent
 LAYERS = [
     ("errors", "randomness", "process", "environment", "terminal"),
     ("documents", "plugin"),
-    ("gaussian", "initialise", "pairs", "parameters", "schedules", "settings", "transforms"),
-    ("data", "models", "recon", "frameworks", "metrics"),
+    ("gaussian", "initialise", "pairs", "parameters", "schedules", "figures", "transforms"),
+    ("settings", "data", "models", "recon", "frameworks", "metrics"),
     ("config",),
     ("sweepfile", "evaluation", "selection"),
     ("space", "training", "ledger", "suggest", "schema", "arrays"),

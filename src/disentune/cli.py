@@ -352,7 +352,7 @@ def _summary(run: Any) -> None:
 
 
 def _figure(loaded: Any, objective: Any) -> Path:
-    from disentune.report.figure import summary_figure
+    from disentune.report.summary import summary_figure
 
     path = loaded.run.report_folder / "summary.png"
     path.parent.mkdir(exist_ok=True)

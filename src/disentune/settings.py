@@ -4,7 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
+from disentune.figures import Figure
 from disentune.plugin import Count, Frozen
+
+WandbName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+WandbTag = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class GridSearch(Frozen):
@@ -138,7 +142,23 @@ class Data(Frozen):
 
 
 class Wandb(Frozen):
-    mode: Literal["disabled"] = "disabled"
+    """Where the rows are streamed to; a trial's numbers and speed do not depend on it. The key is never in a file of
+    ours: WANDB_API_KEY or a netrc entry, as `wandb login` makes it."""
+
+    project: WandbName | None = Field(None, description="the sweep's name when not given")
+    entity: WandbName | None = Field(None, description="user or team; the key's own when not given")
+    group: str | None = Field(None, min_length=1, max_length=128, description="sweep/run when not given")
+    tags: list[WandbTag] = Field(default_factory=list, max_length=100)
+    mode: Literal["auto", "online", "offline", "disabled"] = Field(
+        "auto", description="auto: online when a key is configured, else offline"
+    )
+    best_checkpoint: bool = Field(False, description="the best trial's checkpoint as an artifact, at the end")
+
+
+class Pictures(Frozen):
+    """When a trial draws what its model sees (reconstructions, latent traversals, distances), for W&B and the page."""
+
+    when: Literal["evaluations", "last", "never"] = "evaluations"
 
 
 Search = Annotated[GridSearch | RandomSearch | OptunaSearch, Field(discriminator="name")]
@@ -157,4 +177,6 @@ class Settings(Frozen):
     stop: Stop = Stop()
     checkpoint: Checkpoint = Checkpoint()
     data: Data = Data()
-    wandb: Wandb = Wandb()
+    wandb: Wandb | None = None
+    pictures: Pictures = Pictures()
+    figures: list[Figure] | None = Field(None, description="of the report; sensible ones when not given")

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from disentune.config import Invalid, TrialConfig, nested
-from disentune.errors import ConfigError, Problem, did_you_mean
+from disentune.config import Invalid, TrialConfig, flattened, nested
+from disentune.errors import ConfigError, Problem, did_you_mean, unknown
+from disentune.figures import keys_of, metrics_of
 from disentune.parameters import Mistake, worded
 from disentune.randomness import stream
+from disentune.selection import select
 from disentune.settings import Asha, Median, OptunaSearch, Pbt, RandomSearch
 from disentune.sweepfile import Domain, Entry, SweepFile, parse_sweep
 
@@ -154,6 +156,8 @@ def check(sweep: SweepFile) -> None:
     if not problems:
         for arm in sweep.arms:
             problems += _arm_problems(sweep, arm)
+    if not problems:
+        problems += _figure_problems(sweep)
     if problems:
         raise ConfigError(f"{sweep.file} cannot run", problems)
 
@@ -269,6 +273,24 @@ def _setting_problems(sweep: SweepFile, arm: str, config: TrialConfig) -> Iterat
         yield Problem(sweep.where["resources"], "resources.gpu: must be above 0 for training.device: cuda, got 0")
     if objective:
         yield from _cut_problems(sweep, config, objective.metric)
+
+
+def _figure_problems(sweep: SweepFile) -> Iterator[Problem]:
+    """Figures of numbers that no trial reports, or of keys that none has. What they show of the rest is the page's."""
+    figures = sweep.settings.figures or ()
+    configs = [trial_config(flat, 0) for arm in sweep.arms for flat in corners(sweep, arm)] if figures else []
+    metrics = dict.fromkeys(key for config in configs for key in config.metric_keys())
+    numbers = [*metrics, *(f"{key}_max" for key in metrics), *{key for config in configs for key in config.loss_keys()}]
+    keys = dict.fromkeys(["arm", *(key for config in configs for key in flattened(config.tree()))])
+    for number, figure in enumerate(figures):
+        where, name = sweep.where["figures"], f"figures.{number} ({figure.name})"
+        for kind, named, known in (("metric", metrics_of(figure), numbers), ("key", keys_of(figure), list(keys))):
+            yield from (Problem(where, f"{name}: {unknown(kind, one, known)}") for one in named if one not in known)
+        try:
+            if figure.only is not None:
+                select(figure.only, keys)
+        except ConfigError as error:
+            yield Problem(where, f"{name}: {error}")
 
 
 def _cut_problems(sweep: SweepFile, config: TrialConfig, metric: str) -> Iterator[Problem]:

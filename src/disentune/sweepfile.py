@@ -14,6 +14,7 @@ from disentune import documents
 from disentune.config import SECTIONS
 from disentune.documents import Document
 from disentune.errors import ConfigError, Problem, did_you_mean, unknown
+from disentune.figures import FIGURES
 from disentune.parameters import Mistake, validated, worded
 from disentune.plugin import Count, Frozen
 from disentune.settings import SCHEDULERS, SEARCHES, Settings
@@ -126,6 +127,9 @@ class SweepFile:
         for key in ("search", "scheduler"):
             if key in settings:
                 settings[key] = {"name": getattr(self.settings, key).name, **settings[key]}
+        if self.settings.figures is not None:
+            figures = self.settings.figures
+            settings["figures"] = [{"name": one.name, **one.model_dump(exclude_defaults=True)} for one in figures]
         count = len(self.seeds)
         seeds = count if self.seeds == tuple(range(count)) else list(self.seeds)
         return {"name": self.name, "question": self.question, **settings, "seeds": seeds, "arms": arms}
@@ -250,13 +254,28 @@ class _Builder:
         given = {key: value for key, value in tree.items() if key in Settings.model_fields}
         for key, kinds in (("search", SEARCHES), ("scheduler", SCHEDULERS)):
             given = self._named_setting(given, key, kinds)
+        given = self._named_figures(given)
         mistakes: list[Mistake] = []
         for key, value in given.items():
-            kind = _settings_class(key, value)
-            validated(kind, value, key, mistakes)
+            for prefix, kind, tree in _settings_classes(key, value):
+                validated(kind, tree, prefix, mistakes)
         for mistake in mistakes:
             self.complain(self.document.where(tuple(mistake.key.split("."))), worded(mistake))
         return Settings() if mistakes else Settings.model_validate(given)
+
+    def _named_figures(self, given: dict[str, Any]) -> dict[str, Any]:
+        """`figures: [violins]` is short for `figures: [{name: violins}]`; what is no figure is reported, left out."""
+        if given.get("figures") is None:
+            return given
+        if not isinstance(given["figures"], list):
+            text = f"figures: must be a list such as [violins, curves], got {given['figures']!r}"
+            self.complain(self.document.where(("figures",)), text)
+            return {**given, "figures": None}
+        entries = [
+            self._named_setting({f"figures.{number}": entry}, f"figures.{number}", FIGURES)
+            for number, entry in enumerate(given["figures"])
+        ]
+        return {**given, "figures": [figure for entry in entries for figure in entry.values()]}
 
     def _named_setting(self, given: dict[str, Any], key: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
         """`search: random` is short for `search: {name: random}`; an unknown name is reported here."""
@@ -267,8 +286,16 @@ class _Builder:
         if isinstance(name, str) and name in kinds:
             return {**given, key: value}
         text = f"{key}.name: must be one of {', '.join(kinds)}, got {name!r}.{did_you_mean(str(name), kinds)}"
-        self.complain(self.document.where((key,)), text)
+        self.complain(self.document.where(tuple(key.split("."))), text)
         return {kept: setting for kept, setting in given.items() if kept != key}
+
+
+def _settings_classes(key: str, value: Any) -> list[tuple[str, Any, Any]]:
+    """Under which key, by which class and what is to be checked."""
+    if key == "figures":
+        figures = enumerate(value or ())
+        return [(f"figures.{number}", FIGURES[figure["name"]], figure) for number, figure in figures]
+    return [(key, _settings_class(key, value), value)]
 
 
 def _settings_class(key: str, value: Any) -> Any:

@@ -15,20 +15,16 @@ from matplotlib.figure import Figure
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy.optimize import isotonic_regression
 
+from disentune.report.canvas import GREY, PALETTE, log_where_wide, tidy, words
 from disentune.results import Results, values, varying_keys
 from disentune.settings import Objective
 
-# Okabe and Ito's colours, told apart by every kind of colour vision
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES = ("-", "--", ":", "-.")
-GREY = "#666666"
-LOG_SPAN = 20
 MOST_LABELS = 14
 MOST_INSIDE = 7
 """Entries of a legend that leave room for the picture."""
 MOST_LINES = 300
 """Lines of single trials; more of them are only a blot."""
-ABBREVIATIONS = ("mig", "dci", "sap", "irs", "kl", "tc")
 
 
 @dataclass(frozen=True)
@@ -100,12 +96,6 @@ def summary_figure(results: Results, objective: Objective, path: Path) -> None:
     figure.savefig(path, format="png")
 
 
-def words(key: str) -> str:
-    """A key as a reader says it: `dci_disentanglement` is DCI disentanglement, `dataset.spacing` is spacing."""
-    last = key.rsplit(".", 1)[-1] if not key.endswith(".name") else key.removesuffix(".name")
-    return " ".join(part.upper() if part in ABBREVIATIONS else part for part in last.split("_"))
-
-
 def _is_number(column: pd.Series) -> bool:
     return is_numeric_dtype(column) and not is_bool_dtype(column)
 
@@ -129,7 +119,8 @@ def _draw_outcome(axes: Axes, look: Look) -> None:
     axes.set_ylabel(f"{words(look.metric)} ({better} is better)")
     axes.set_title(f"Outcome {when}: a dot a trial, {_meaning_of_line(look)}", loc="left", fontsize=10, color=GREY)
     _draw_legend(axes, look)
-    _tidy(axes)
+    tidy(axes)
+    axes.yaxis.set_tick_params(labelleft=True)
 
 
 def _draw_legend(axes: Axes, look: Look) -> None:
@@ -178,12 +169,7 @@ def _draw_against_number(axes: Axes, look: Look) -> None:
         axes.plot(trials["position"], trials["value"], "o", color=colour, markersize=4, alpha=0.35)
         means = trials.groupby("position")["value"].agg(["mean", "std"]).fillna(0)
         axes.errorbar(means.index, means["mean"], means["std"], color=colour, capsize=3, marker="_", label=series)
-    places = np.unique(look.trials["position"].to_numpy(dtype=float))
-    if places[0] > 0 and places[-1] / places[0] > LOG_SPAN:
-        axes.set_xscale("log")
-    if len(places) <= 10:
-        axes.set_xticks(places, [f"{place:g}" for place in places], minor=False)
-        axes.set_xticks([], minor=True)
+    log_where_wide(axes, [*look.trials["position"].astype(float)])
     axes.set_xlabel(words(look.position_key))
 
 
@@ -227,7 +213,8 @@ def _draw_course(axes: Axes, look: Look) -> None:
         _label_ends(axes, ends)
     axes.set_xlabel("training step")
     axes.set_title("Course: the mean over seeds, each trial in light", loc="left", fontsize=10, color=GREY)
-    _tidy(axes)
+    tidy(axes)
+    axes.yaxis.set_tick_params(labelleft=True)
 
 
 def _draw_curve(axes: Axes, rows: pd.DataFrame, curve: Curve, each: bool) -> list[tuple[float, float, Curve]]:
@@ -262,10 +249,3 @@ def _apart(heights: list[float], gap: float, low: float, high: float) -> np.ndar
     steps = gap * np.arange(len(heights))
     nearest = isotonic_regression(np.array(heights) - steps).x
     return np.clip(nearest, low, max(low, high - steps[-1])) + steps
-
-
-def _tidy(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.yaxis.set_tick_params(labelleft=True)
-    axes.grid(axis="y", color="#E5E5E5", linewidth=0.7)
-    axes.set_axisbelow(True)

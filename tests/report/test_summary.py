@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from disentune.report.figure import Look, _apart, summary_figure, words
+from disentune.report.canvas import words
+from disentune.report.summary import Look, _apart, summary_figure
 from disentune.results import read
 from disentune.settings import Objective
 

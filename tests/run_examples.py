@@ -1,0 +1,70 @@
+"""Made-up runs for reports: real ledgers, quick to write, with scores that tell a story."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from conftest import RunMaker, trial_config
+from disentune.ledger import Status
+
+STEPS = (500, 1000, 1500)
+
+
+def quick_trial(maker: RunMaker, rows: Iterable[Mapping[str, Any]], arm: str = "all", status: str = "done",
+                cause: str = "", **changes: Any) -> str:  # fmt: skip
+    """As `RunMaker.trial`, without waiting for the disk."""
+    config, rows = trial_config(**changes), list(rows)
+    folder = maker.run.trial(config.id)
+    folder.path.mkdir(parents=True)
+    content = {"trial_id": config.id, "arms": [arm], "config": config.tree()}
+    (folder.path / "config.json").write_text(json.dumps(content))
+    step = rows[-1]["step"] if rows else 0
+    state = Status(state=status, step=step, cause=cause, seconds=60.0 + step / 100, node="node-1", attempts=1)  # type: ignore[arg-type]
+    (folder.path / "status.json").write_text(json.dumps(asdict(state)))
+    lines = [
+        {"step": row["step"], "metrics": {key: value for key, value in row.items() if key != "step"},
+         "clock": {"seconds": row["step"] / 100}}
+        for row in rows
+    ]  # fmt: skip
+    folder.rows_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return config.id
+
+
+def course(score: float, rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Rows whose MIG and DCI rise to a score; SAP follows them loosely, the loss falls."""
+    rows = []
+    for step in STEPS:
+        share = 1 - np.exp(-3 * step / STEPS[-1])
+        mig = float(np.clip(score * share + rng.normal(0, 0.02), 0, 1))
+        rows.append({
+            "step": step, "loss": 0.1 + 0.1 * (1 - share), "recon": 0.1, "kl": 0.02,
+            "loss_sum": 70.0, "recon_sum": 68.0, "kl_sum": 2.0, "mig": mig, "dci_disentanglement": float(np.sqrt(mig)),
+            "sap": float(np.clip(mig / 2 + rng.normal(0, 0.1), 0, 1)),
+        })  # fmt: skip
+    return rows
+
+
+def study(maker: RunMaker, seeds: int = 3, betas: Iterable[float] = (1e-4, 1e-3, 1e-2, 1e-1)) -> None:
+    """Two data sets, two frameworks, two losses, several betas and latents: every figure has something to show.
+
+    Ada-GVAE beats beta-VAE; xysquares scores low unless the loss overlaps; large betas hurt.
+    """
+    maker.sweep(["plain", "overlapping"], question="Does the loss decide?", objective={"metric": "mig", "mode": "max"})
+    rng = np.random.default_rng(0)
+    losses = {"plain": {}, "overlapping": {"recon__name": "overlap", "recon__radius": 11, "recon__alpha": 529.0}}
+    for arm, loss in losses.items():
+        for dataset in ("xysquares", "xy_object"):
+            for framework in ("ada_gvae", "beta_vae"):
+                for beta in betas:
+                    for latents in (9, 25):
+                        for seed in range(seeds):
+                            top = {"ada_gvae": 0.8, "beta_vae": 0.4}[framework]
+                            low = 0.1 if dataset == "xysquares" and arm == "plain" else 1.0
+                            score = top * low * np.exp(-5 * beta) * rng.uniform(0.7, 1)
+                            quick_trial(
+                                maker, course(score, rng), arm, dataset__name=dataset, framework__name=framework,
+                                framework__beta=beta, model__latents=latents, seed=seed, **loss,
+                            )  # fmt: skip
