@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from disentune.config import LOSS_SCALES, PLAIN_SECTIONS, PLUGIN_SECTIONS, When
+from disentune.figures import FIGURES
 from disentune.metrics import METRICS
 from disentune.plugin import Catalogue, Frozen
 from disentune.schedules import Scheduled
@@ -273,7 +274,9 @@ def _required(kind: type[Frozen]) -> list[str]:
 def _settings() -> dict[str, Schema]:
     properties = _properties(Settings)
     objective = next(option for option in properties["objective"]["anyOf"] if option.get("type") == "object")
-    return properties | {"search": _choice(SEARCHES), "scheduler": _choice(SCHEDULERS), "objective": objective}
+    named = {"search": _choice(SEARCHES), "scheduler": _choice(SCHEDULERS), "objective": objective}
+    figures = {"type": "array", "items": _choice(FIGURES), "description": properties["figures"]["description"]}
+    return properties | named | {"figures": figures}
 
 
 def _exactly(pattern: Any) -> Schema:

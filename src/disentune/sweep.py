@@ -15,11 +15,13 @@ from typing import Any
 
 import torch
 
+from disentune.connection import Connection
 from disentune.errors import ConfigError
 from disentune.ledger import Run
 from disentune.planner import Planner
 from disentune.settings import Resources
 from disentune.space import Point
+from disentune.streaming import Streaming
 from disentune.sweepfile import Domain, SweepFile
 
 # Ray reads these when it is imported: our ledger takes the place of its loggers, snapshots and signal handling.
@@ -99,8 +101,10 @@ def launch(
     listener: Callable[[Planner, str, dict[str, Any]], None],
     address: str | None = None,
     retry_failed: bool = False,
+    connection: Connection | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Ending:
-    """Runs what is unfinished. Raises ConfigError when another driver holds the run or the resources do not exist."""
+    """Runs what is unfinished, and streams it to W&B where a connection says so. Raises ConfigError when another driver holds the run or the resources do not exist."""
     if not address:
         _assert_enough({"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()}, sweep.settings.resources)
         _assert_compiler(sweep)
@@ -111,8 +115,13 @@ def launch(
         planner = Planner(run, sweep, session, wanted)
         stop = StopRequest(run, sweep.settings.stop.wall_time_s)
         if not planner.finished:
-            with stop.listening():
-                _run_on_ray(planner, stop, lambda trial_id, news: listener(planner, trial_id, news), address)
+            with Streaming(run, connection, say) as streaming, stop.listening():
+
+                def told(trial_id: str, news: dict[str, Any]) -> None:
+                    listener(planner, trial_id, news)
+                    streaming.hint(trial_id)
+
+                _run_on_ray(planner, stop, told, address)
         run.stop_path.unlink(missing_ok=True)
         failed = sum(trial.status.state == "failed" for trial in planner.trials.values())
         return Ending("" if planner.finished else stop.reason or "the session ended early", failed)

@@ -2,8 +2,9 @@
 
 import io
 import re
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import matplotlib as mpl
@@ -50,16 +51,26 @@ def style() -> AbstractContextManager[None]:
 
 def png(drawn: Figure) -> bytes:
     buffer = io.BytesIO()
-    drawn.savefig(buffer, format="png", facecolor="white")
+    with _missing_signs_as_boxes():
+        drawn.savefig(buffer, format="png", facecolor="white")
     return buffer.getvalue()
 
 
 def svg(drawn: Figure) -> str:
     """Without the date, so that equal rows give equal files, and without a background."""
     buffer = io.StringIO()
-    drawn.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    with _missing_signs_as_boxes():
+        drawn.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     text = buffer.getvalue()
     return re.sub(r"<!--.*?-->\n?", "", text[text.index("<svg") :], flags=re.DOTALL)
+
+
+@contextmanager
+def _missing_signs_as_boxes() -> Iterator[None]:
+    """A sign that the font lacks is drawn as a box, which needs no warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+")
+        yield
 
 
 def words(key: str) -> str:
@@ -80,7 +91,7 @@ def tidy(axes: Axes) -> None:
 
 def tilted(axes: Axes, labels: Sequence[str]) -> None:
     """Names below an axis, tilted where they would run into each other."""
-    long = sum(len(label) for label in labels) > 60
+    long = max(map(len, labels), default=0) * len(labels) > 70
     how = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if long else {}
     axes.set_xticks(range(len(labels)), labels, **how)  # type: ignore[arg-type]
 
@@ -90,6 +101,7 @@ def log_where_wide(axes: Axes, places: Sequence[float]) -> None:
     distinct = sorted(set(places))
     if distinct and distinct[0] > 0 and distinct[-1] / distinct[0] > LOG_SPAN:
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda place, _: f"{place:g}")  # the usual one writes mathematics
     if 0 < len(distinct) <= 10:
         axes.set_xticks(distinct, [f"{place:g}" for place in distinct], minor=False)
         axes.set_xticks([], minor=True)

@@ -1,0 +1,81 @@
+"""`disentune sync`: what W&B does not have yet, from the run's folder."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from disentune.terminal import AsJson, err, out, print_json
+
+DEFAULT_STORAGE = Path("runs")
+
+
+def sync(
+    run: Annotated[str, typer.Argument(help="A run: its folder, sweep/run, or the sweep's name.")],
+    project: Annotated[str | None, typer.Option(help="Instead of the sweep's own project.")] = None,
+    entity: Annotated[str | None, typer.Option(help="User or team, instead of the sweep's or the key's own.")] = None,
+    storage: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = DEFAULT_STORAGE,
+    as_json: AsJson = False,
+) -> None:
+    """Sends to W&B what it does not have of a run: after an outage, an offline run, or a run without W&B.
+
+    Safe to repeat: the server is asked how far each trial got, and only what lies behind that is sent.
+    Needs WANDB_API_KEY, or a login by: wandb login
+
+    Examples: disentune sync quickstart; disentune sync runs/quickstart/main --project my-study
+    """
+    from disentune.display import followed
+    from disentune.ledger import find_run
+
+    found = find_run(run, storage)
+    place = place_of(found, project, entity)
+    from disentune.tracking import Tracker, unsent
+
+    with found.tracked(patience_s=2):
+        before = unsent(found, place)
+        if not as_json:
+            out.print(f"{place.line(found.name)}: {len(before)} of {len(found.trials())} trials to send", markup=False)
+        tracker = Tracker(found, place)
+        tracker.finish(follow=lambda trials: followed(err, trials, "sending"))
+        left = unsent(found, place)
+    if as_json:
+        print_json({"sent": len(before) - len(left), "unsent": left, "trouble": tracker.trouble})
+    elif left:
+        out.print(f"{len(left)} trials are not known to have arrived: {tracker.trouble}", markup=False)
+        out.print(f"nothing is lost; try again with: disentune sync {run}", markup=False)
+    else:
+        out.print("W&B has every row", markup=False)
+    raise typer.Exit(1 if left else 0)
+
+
+def show_arrival(run: Any, place: Any, shown: str) -> None:
+    """After a session: whether W&B has it all, and what to do if not. Only the ledger is asked."""
+    left = [folder.id for folder in run.trials() if not folder.has_arrived(place.place)]
+    if place.online and left:
+        cause = f" ({last_words(run.tracking_log)})" if run.tracking_log.exists() else ""
+        out.print(f"W&B: {len(left)} of {len(run.trials())} trials are not known to have arrived{cause}", markup=False)
+        out.print(f"nothing is lost; send them with: disentune sync {shown}", markup=False)
+    elif place.online:
+        out.print("W&B: has every row", markup=False)
+
+
+def last_words(log: Path) -> str:
+    """The newest complaint of the process that streams."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "no reason given"
+
+
+def place_of(run: Any, project: str | None, entity: str | None) -> Any:
+    """Online, whatever the sweep said about its own time."""
+    from disentune.connection import connection
+    from disentune.errors import ConfigError
+    from disentune.parameters import validated, worded
+    from disentune.settings import Wandb
+
+    sweep, mistakes = run.sweep(), list[Any]()
+    said = sweep.settings.wandb.model_dump() if sweep.settings.wandb else {}
+    given = {"project": project, "entity": entity, "mode": "online"}
+    asked = validated(Wandb, said | {key: value for key, value in given.items() if value}, "--", mistakes)
+    if mistakes:
+        raise ConfigError(worded(mistakes[0]).replace("--.", "--"))
+    return connection(asked, sweep.name, run.name)

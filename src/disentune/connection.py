@@ -1,0 +1,134 @@
+"""Whether and where a run is streamed to W&B, by the sweep's settings and the user's environment. Knows no wandb."""
+
+import configparser
+import netrc
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+from disentune.errors import ConfigError
+from disentune.settings import Wandb
+
+DEFAULT_URL = "https://api.wandb.ai"
+ANSWER_S = 10.0
+HOW_TO_LOG_IN = "set WANDB_API_KEY, or run: wandb login"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """What a W&B run needs to be found again; holds no key."""
+
+    online: bool
+    url: str
+    project: str
+    entity: str | None
+    group: str
+    tags: tuple[str, ...]
+    best_checkpoint: bool
+    reason: str = ""
+    """Why it is offline, when nobody asked for that."""
+
+    @property
+    def place(self) -> str:
+        return f"{self.url} {self.entity or ''}/{self.project}" if self.online else "offline"
+
+    def line(self, run: str) -> str:
+        """Said at the start."""
+        where = f"project {self.entity + '/' if self.entity else ''}{self.project}, group {self.group}"
+        if self.online:
+            return f"W&B: online, {where}"
+        return f"W&B: offline{f' ({self.reason})' if self.reason else ''}, {where}; send it with: disentune sync {run}"
+
+
+def connection(
+    wandb: Wandb | None, sweep: str, run: str, environment: Mapping[str, str] = os.environ
+) -> Connection | None:
+    """None when nothing is to be tracked. ConfigError when `mode: online` has no key."""
+    mode = _mode(wandb, environment)
+    if wandb is None or mode == "disabled":
+        return None
+    url = base_url(environment)
+    has_key = api_key(url, environment) is not None
+    if mode == "online" and not has_key:
+        raise ConfigError(f"wandb.mode: online needs a key for {url}, and none is configured; {HOW_TO_LOG_IN}")
+    return Connection(
+        online=has_key and mode != "offline",
+        url=url,
+        project=wandb.project or sweep,
+        entity=wandb.entity,
+        group=wandb.group or run,
+        tags=tuple(wandb.tags),
+        best_checkpoint=wandb.best_checkpoint,
+        reason=f"no key; {HOW_TO_LOG_IN}" if mode == "auto" and not has_key else "",
+    )
+
+
+def _mode(wandb: Wandb | None, environment: Mapping[str, str]) -> str:
+    """What the sweep says; where it leaves it open, WANDB_MODE as for every W&B program."""
+    said = wandb.mode if wandb is not None else "disabled"
+    wish = environment.get("WANDB_MODE", "").lower()
+    if said == "auto" and wish in ("online", "offline", "disabled"):
+        return wish
+    return "disabled" if said == "auto" and wish == "dryrun" else said
+
+
+def base_url(environment: Mapping[str, str] = os.environ) -> str:
+    """The server: WANDB_BASE_URL, or what `wandb login --host` has left in W&B's own settings."""
+    folder = Path(environment.get("WANDB_CONFIG_DIR") or Path.home() / ".config" / "wandb")
+    settings = configparser.ConfigParser(interpolation=None)
+    try:
+        settings.read(folder / "settings")
+    except configparser.Error:
+        settings.clear()
+    written = settings.get("default", "base_url", fallback="") or settings.get("client", "base_url", fallback="")
+    return (environment.get("WANDB_BASE_URL") or written or DEFAULT_URL).rstrip("/")
+
+
+def api_key(url: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """From the environment or netrc, nowhere else."""
+    if environment.get("WANDB_API_KEY"):
+        return environment["WANDB_API_KEY"]
+    path = Path(environment.get("NETRC") or Path.home() / ".netrc").expanduser()
+    try:
+        entry = netrc.netrc(str(path)).authenticators(urlsplit(url).netloc)
+    except (OSError, netrc.NetrcParseError):
+        return None
+    return entry[2] if entry else None
+
+
+def trouble(connection: Connection, environment: Mapping[str, str] = os.environ) -> str:
+    """What keeps the server from taking runs, as far as a small question tells; empty when it answers."""
+    try:
+        answer = _asked_who_i_am(connection, environment)
+    except requests.RequestException as error:
+        return f"W&B does not answer at {connection.url} ({type(error).__name__})"
+    if answer.status_code in (401, 403):
+        return f"W&B at {connection.url} refuses the key ({answer.status_code}); {HOW_TO_LOG_IN}"
+    if not answer.ok:
+        return f"W&B at {connection.url} answers {answer.status_code} {answer.reason}"
+    return ""
+
+
+def own_entity(connection: Connection, environment: Mapping[str, str] = os.environ) -> str:
+    """The user or team whose key it is. Raises what requests raises."""
+    answer = _asked_who_i_am(connection, environment)
+    answer.raise_for_status()
+    return answer.json()["data"]["viewer"]["entity"]
+
+
+def _asked_who_i_am(connection: Connection, environment: Mapping[str, str]) -> requests.Response:
+    query = "query Viewer { viewer { id entity } }"
+    question: dict[str, Any] = {"query": query, "operationName": "Viewer", "variables": {}}
+    key = api_key(connection.url, environment) or ""
+    return requests.post(f"{connection.url}/graphql", json=question, auth=("api", key), timeout=ANSWER_S)
+
+
+def scrubbed(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """A text that may have come from anywhere, without the key."""
+    key = api_key(base_url(environment), environment)
+    return text.replace(key, "***") if key else text

@@ -1,0 +1,410 @@
+"""W&B's edge: what the ledger says of each trial, told to the real wandb client, each row once.
+
+The ledger is the spool and the server the watermark. W&B's own step is the training step, so a run that is opened
+again says how far it got, and only what lies behind that is sent: through outages, kills and resumes no row is
+missing and none is doubled, and no file of ours has to remember what was sent. Without a server a trial's offline
+file is written whole. Trials know nothing of all this; see docs/decisions/0009.
+"""
+
+import json
+import math
+import os
+import select
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import wandb
+
+from disentune import pictures, results
+from disentune.config import flattened
+from disentune.connection import Connection, connection, scrubbed, trouble
+from disentune.errors import ConfigError, DataError
+from disentune.ledger import Run, Status, TrialFolder
+from disentune.settings import Objective
+from disentune.sweepfile import SweepFile
+
+INIT_S, FINISH_S = 20.0, 30.0
+"""How long a server may take to answer before it counts as away."""
+PATIENCE_S = (15.0, 600.0)
+"""The first wait after the server went away, and the longest; they double in between."""
+MOST_OPEN = 100
+"""W&B runs that are held open; the one that was quiet for longest is closed and can go on later."""
+LOOK_S = 2.0
+"""How often it looks without being told that there is news."""
+SETTLE_S = 3.0
+"""How long a server has to take in what it was sent before it is asked for it."""
+MOST_SENDS, MOST_FAILURES, MOST_ROUNDS = 3, 2, 8
+
+IN_USE = "is in use"
+"""What the client says of a run that it is still closing in the background."""
+
+
+class Away(Exception):
+    """The server does not answer, or not as it should."""
+
+
+class Busy(Exception):
+    """The client is not done with an earlier opening of this run."""
+
+
+# ---- what a row becomes
+
+
+@dataclass
+class Telling:
+    """Turns a trial's rows, in order, into what W&B is told."""
+
+    maxima: results.Maxima = field(default_factory=results.Maxima)
+    before: tuple[int, float] = (0, 0.0)
+    """Step and seconds of the row before."""
+
+    def told(self, row: dict[str, Any]) -> dict[str, float]:
+        metrics = self.maxima.taken_in(row)["metrics"]
+        numbers = {key: math.nan if value is None else value for key, value in metrics.items()}
+        return {"step": row["step"], **numbers, **self._pace(row), **_overrides(row)}
+
+    def _pace(self, row: Mapping[str, Any]) -> dict[str, float]:
+        seconds = row.get("clock", {}).get("seconds")
+        if seconds is None:
+            return {}
+        (step, then), self.before = self.before, (row["step"], seconds)
+        passed = seconds - then
+        pace = {"steps_per_second": (row["step"] - step) / passed} if passed > 0 else {}
+        return {"seconds": seconds, **pace}
+
+
+def _overrides(row: Mapping[str, Any]) -> dict[str, float]:
+    """Values that population based training gave it."""
+    return {f"now/{key}": value for key, value in row.get("overrides", {}).items()}
+
+
+def _scores_table(row: Mapping[str, Any]) -> dict[str, Any]:
+    if not row.get("scored"):
+        return {}
+    keys = results.evaluated(row["metrics"])
+    return {"scores": wandb.Table(columns=["metric", "score"], data=[[key, row["metrics"][key]] for key in keys])}
+
+
+def _images(folder: TrialFolder, step: int) -> dict[str, Any]:
+    data = folder.read_pictures(step)
+    if data is None:
+        return {}
+    with suppress(DataError):  # a damaged picture is no reason to lose a row
+        return {name: wandb.Image(sheet) for name, sheet in pictures.sheets(pictures.from_bytes(data)).items()}
+    return {}
+
+
+# ---- one trial
+
+
+@dataclass
+class Tail:
+    """The rows of a file that grows, each once."""
+
+    path: Path
+    offset: int = 0
+
+    def new(self) -> list[dict[str, Any]]:
+        """Complete lines since the last call."""
+        if not self.path.exists():
+            return []
+        with open(self.path, "rb") as file:
+            file.seek(self.offset)
+            complete, newline, _torn = file.read().rpartition(b"\n")
+        self.offset += len(complete) + len(newline)
+        return [json.loads(line) for line in complete.splitlines() if line.strip()]
+
+
+class Stream:
+    """One trial's W&B run, open."""
+
+    def __init__(self, folder: TrialFolder, connection: Connection, sweep: SweepFile, run: Run):
+        self.folder, self.connection = folder, connection
+        self.tail, self.telling = Tail(folder.rows_path), Telling()
+        self.seen = self.told = 0
+        if not connection.online:  # its file is written whole, from the first row on
+            shutil.rmtree(folder.wandb_folder, ignore_errors=True)
+        self.run = _opened(_identity(folder, connection, sweep, run))
+        self.start = self.run.starting_step if connection.online else 0
+        """The first step that the server does not have."""
+        self.run.define_metric("step")
+        self.run.define_metric("*", step_metric="step")
+        self.used = time.monotonic()
+
+    def tell(self) -> None:
+        for row in self.tail.new():
+            told, self.seen = self.telling.told(row), row["step"]
+            if row["step"] < self.start or row["step"] <= self.told:
+                continue
+            self.told, self.used = row["step"], time.monotonic()
+            images = _images(self.folder, row["step"])
+            self.run.log({**told, **_scores_table(row), **images}, step=row["step"], commit=True)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the server had every row when the run was opened."""
+        return self.told == 0
+
+    def send_media_again(self) -> None:
+        """Pictures that an earlier opening may have left behind; equal files take each other's place."""
+        own = Path(self.run.dir)
+        for files in sorted(self.folder.wandb_folder.glob("run-*/files")):
+            if (files / "media").is_dir() and files.resolve() != own.resolve():
+                self.run.save(str(files / "media" / "**" / "*"), base_path=str(files), policy="now")
+
+    def send_checkpoint(self, name: str, step: int, objective: Objective, best: Any) -> None:
+        about = {"trial": self.folder.id, "step": step, objective.metric: float(best[objective.metric])}
+        artifact = wandb.Artifact(name, type="model", metadata=about)
+        artifact.add_file(str(self.folder.checkpoints.path(step)))
+        artifact.add_file(str(self.folder.path / "config.json"))
+        self.run.log_artifact(artifact, aliases=["best"])
+
+    def close(self, status: Status) -> None:
+        """Raises Away when the server does not take it all in time."""
+        self.run.summary.update({"state": status.state, "cause": (status.cause.splitlines() or [""])[0]})
+        if not status.final:
+            self.run.mark_preempting()
+        try:
+            self.run.finish(exit_code=0 if status.state == "done" else 1)
+        except Exception as error:  # the client has many of them
+            raise Away(f"{type(error).__name__}: {error}") from error
+
+
+def _opened(identity: dict[str, Any]) -> wandb.Run:
+    """Raises Busy or Away."""
+    try:
+        return wandb.init(**identity, settings=_settings())
+    except Exception as error:  # the client has many of them
+        kind = Busy if IN_USE in str(error) else Away
+        raise kind(f"{type(error).__name__}: {error}") from error
+
+
+def _identity(folder: TrialFolder, connection: Connection, sweep: SweepFile, run: Run) -> dict[str, Any]:
+    tree, arms = folder.tree(), "+".join(sorted(folder.arms()))
+    names = [tree[section]["name"] for section in ("framework", "dataset", "recon")]
+    return {
+        "id": folder.id,
+        "project": connection.project,
+        "entity": connection.entity,
+        "group": connection.group,
+        "name": f"{' '.join(names)} seed {tree['seed']} {folder.id[:6]}",
+        "job_type": arms[:64],
+        "tags": list(connection.tags),
+        "notes": sweep.question,
+        # flat as everywhere in disentune, and nested as W&B's panels look keys up
+        "config": {**flattened(tree), **tree, "arm": arms, "sweep": sweep.name, "run": run.name},
+        "allow_val_change": True,
+        "mode": "online" if connection.online else "offline",
+        "resume": "allow" if connection.online else None,
+        "dir": str(folder.path),
+        "reinit": "create_new",
+    }
+
+
+def _settings() -> wandb.Settings:
+    """Nothing of this process is the trial's: not its console, its source, its git, its memory."""
+    return wandb.Settings(
+        console="off",
+        disable_code=True,
+        disable_git=True,
+        finish_timeout=FINISH_S,
+        finish_timeout_raises=True,
+        init_timeout=INIT_S,
+        program="disentune",
+        silent=True,
+        x_disable_meta=True,
+        x_disable_stats=True,
+        x_save_requirements=False,
+    )
+
+
+# ---- all trials of a run
+
+
+def unsent(run: Run, connection: Connection) -> list[str]:
+    return [folder.id for folder in run.trials() if not folder.has_arrived(connection.place)]
+
+
+class Tracker:
+    """Keeps W&B up to date with a run folder. A server that is away costs nothing but the wait to ask it again."""
+
+    def __init__(self, run: Run, connection: Connection, say: Callable[[str], None] = lambda text: None):
+        self.run, self.connection, self.say = run, connection, say
+        self.sweep = run.sweep()
+        self.open: dict[str, Stream] = {}
+        self.due: dict[str, float] = {}
+        """When to look at a trial that has news, by the clock; oldest news first."""
+        self.sends: Counter[tuple[str, int]] = Counter()
+        """How often rows from a step on were sent for a trial."""
+        self.doubted: set[str] = set()
+        """Whose pictures may not all have arrived."""
+        self.away_until, self.patience = 0.0, PATIENCE_S[0]
+        self.trouble = ""
+
+    # while the run goes on
+
+    def follow(self, hints: Iterator[list[str]]) -> None:
+        """Tells what there is of the trials that are hinted at, until the hints end; then of all the others."""
+        for ids in hints:
+            self.due |= {trial_id: 0.0 for trial_id in ids if trial_id not in self.due}
+            self._work_off()
+        self.finish()
+
+    def _work_off(self) -> None:
+        now = time.monotonic()
+        for trial_id in [trial_id for trial_id, when in self.due.items() if when <= now]:
+            if now < self.away_until:
+                return
+            del self.due[trial_id]
+            again = self.bring_up_to_date(trial_id)
+            if again is not None:
+                self.due[trial_id] = again
+            now = time.monotonic()
+
+    def bring_up_to_date(self, trial_id: str, close: bool = False) -> float | None:
+        """Tells W&B all that the ledger has of a trial; when to come back, if there is more to do.
+
+        A trial that has ended is closed, and with `close` every one. A server that refuses data does so in silence:
+        so a trial has arrived only when the run, opened anew a moment later, says that it has every row.
+        """
+        folder = self.run.trial(trial_id)
+        try:
+            status = folder.status()  # before the rows: what is final has them all
+            stream = self._stream(folder)
+            stream.tell()
+            if not (close or status.final) or self._close(folder, status):
+                return None
+            if self.sends[trial_id, stream.start] >= MOST_SENDS:
+                self._note(f"{trial_id}: W&B took its rows {MOST_SENDS} times and has not kept them")
+                return None
+            return time.monotonic() + SETTLE_S
+        except Busy:
+            return time.monotonic() + SETTLE_S
+        except Away as error:
+            return self._went_away(error)
+        except (ConfigError, OSError, ValueError) as error:
+            self._note(f"{trial_id}: {error}")
+            return None
+
+    def _stream(self, folder: TrialFolder) -> Stream:
+        if folder.id not in self.open:
+            if self.connection.online and (text := trouble(self.connection)):
+                raise Away(text)  # asked first, because a client whose opening failed does not let go of the run
+            self._make_room()
+            self.open[folder.id] = Stream(folder, self.connection, self.sweep, self.run)
+            self.patience = PATIENCE_S[0]
+            if folder.id in self.doubted:
+                self.open[folder.id].send_media_again()
+        return self.open[folder.id]
+
+    def _make_room(self) -> None:
+        while len(self.open) >= MOST_OPEN:
+            quietest = min(self.open.values(), key=lambda stream: stream.used)
+            self._close(quietest.folder, quietest.folder.status())
+
+    def _close(self, folder: TrialFolder, status: Status) -> bool:
+        """Whether all of it is known to have arrived."""
+        stream = self.open.pop(folder.id)
+        if self.connection.online and not stream.complete:
+            self.sends[folder.id, stream.start] += 1
+        self.doubted.add(folder.id)
+        stream.close(status)
+        self.doubted.discard(folder.id)
+        if self.connection.online and not stream.complete:
+            return False
+        folder.note_arrival(self.connection.place, [stream.seen, status.state])
+        if self.connection.online and status.final:
+            shutil.rmtree(folder.wandb_folder, ignore_errors=True)  # the ledger has it all
+        return True
+
+    def _went_away(self, error: BaseException) -> float:
+        self._note(str(error))
+        self.away_until = time.monotonic() + self.patience
+        self.patience = min(2 * self.patience, PATIENCE_S[1])
+        return self.away_until
+
+    def _note(self, text: str) -> None:
+        self.trouble = scrubbed(" ".join(text.split()))[:500]
+        self.say(self.trouble)
+
+    # at the end
+
+    def finish(self, follow: Callable[[list[str]], Iterable[str]] = iter) -> bool:
+        """Sends everything that has not arrived, and sees whether it has. Gives up on a server that does not answer
+        for several trials in a row. `follow` is handed the trials and gives them back, to show how far it is."""
+        failures = MOST_FAILURES - 1 if time.monotonic() < self.away_until else 0
+        for _ in range(MOST_ROUNDS):
+            again = False
+            for trial_id in follow(unsent(self.run, self.connection)):
+                self.away_until = 0.0
+                again = self.bring_up_to_date(trial_id, close=True) is not None or again
+                failures = failures + 1 if self.away_until else 0
+                if failures >= MOST_FAILURES:
+                    return False
+            if not again:
+                break
+            time.sleep(SETTLE_S)
+        if self.connection.best_checkpoint:
+            self._send_best()
+        return not unsent(self.run, self.connection)
+
+    def _send_best(self) -> None:
+        """The best trial's checkpoint and config as an artifact of its run; equal content is one version."""
+        loaded = results.read(self.run)
+        objective = results.objective_or_default(loaded)
+        if loaded.rows.empty or any(not folder.status().final for folder in self.run.trials()):
+            return
+        best = results.ranked(loaded, objective.metric, objective.mode, results.at_of(objective)).iloc[0]
+        folder = self.run.trial(best["trial_id"])
+        steps = folder.checkpoints.steps()
+        place = f"{self.connection.place} artifact"
+        if not steps or math.isnan(best[objective.metric]) or folder.arrived().get(place) == [folder.id, steps[-1]]:
+            return
+        try:
+            stream = self._stream(folder)
+            stream.tell()
+            stream.send_checkpoint(f"{self.sweep.name}-best", steps[-1], objective, best)
+            self._close(folder, folder.status())
+            folder.note_arrival(place, [folder.id, steps[-1]])
+        except (Away, Busy) as error:
+            self._went_away(error)
+
+
+# ---- the process beside a driver
+
+
+def hints() -> Iterator[list[str]]:
+    """Trial ids from standard input as they come, or nothing for a while; ends with the input."""
+    torn = b""
+    while True:
+        data = b""
+        if select.select([0], [], [], LOOK_S)[0]:
+            data = os.read(0, 1 << 16)
+            if not data:
+                return
+        *lines, torn = (torn + data).split(b"\n")
+        yield list(dict.fromkeys(line.decode() for line in lines))
+
+
+def main() -> None:
+    """`python -m disentune.tracking RUN`, with hints on standard input; says on standard output what went wrong."""
+    run = Run(Path(sys.argv[1]))
+    sweep = run.sweep()
+    place = connection(sweep.settings.wandb, sweep.name, run.name)
+    if place is None:
+        return
+    with run.tracked(patience_s=120):
+        tracker = Tracker(run, place, say=lambda text: print(text, flush=True))  # noqa: T201
+        tracker.follow(hints())
+    os._exit(0)  # runs whose server is away are left as they are: the next one to send goes on from there
+
+
+if __name__ == "__main__":
+    main()

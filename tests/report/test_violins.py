@@ -1,0 +1,242 @@
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.collections import LineCollection, PolyCollection
+
+from disentune.figures import Violins
+from disentune.report import canvas
+from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.violins import KIND, density
+from disentune.results import read
+from disentune.settings import Objective
+from run_examples import quick_trial, study
+
+MIG = Objective(metric="mig", mode="max")
+
+
+def last(score):
+    return [{"step": 1500, "mig": score}]
+
+
+def drawn(scores, spec):
+    figure = canvas.figure()
+    with canvas.style():
+        caption = KIND.draw(figure, scores, spec)
+        canvas.png(figure)
+        canvas.svg(figure)
+    return figure.axes[0], caption
+
+
+def dots(axes):
+    """Dots of each group, from left to right of where they are first drawn."""
+    return [line for line in axes.lines if line.get_marker() == "o"]
+
+
+def shapes(axes):
+    return [one.get_paths()[0].vertices for one in axes.collections if isinstance(one, PolyCollection)]
+
+
+def level_lines(axes):
+    """(from, to, height) of each horizontal line."""
+    found = [one.get_segments()[0] for one in axes.collections if isinstance(one, LineCollection)]
+    return [(a[0], b[0], a[1]) for a, b in found]
+
+
+@pytest.fixture
+def scores(make_run):
+    maker = make_run()
+    study(maker)
+    return Scores(read(maker.run), MIG)
+
+
+@pytest.fixture
+def run_of(make_run):
+    """Scores of one arm for each list of values."""
+
+    def make(arms, **changes):
+        maker = make_run()
+        for arm, values in arms.items():
+            for seed, value in enumerate(values):
+                quick_trial(maker, last(value), arm, seed=seed, model__latents=2 + list(arms).index(arm), **changes)
+        return Scores(read(maker.run), MIG)
+
+    return make
+
+
+def test_the_density_is_a_sum_of_gaussians_of_scotts_width_as_a_share_of_its_peak():
+    numbers = np.random.default_rng(0).gamma(2.0, 0.1, 20)
+    heights, share = density(numbers)
+    width = np.std(numbers, ddof=1) * len(numbers) ** (-1 / 5)
+    naive = [sum(np.exp(-0.5 * ((at - number) / width) ** 2) for number in numbers) for at in heights]
+    assert share == pytest.approx(np.array(naive) / max(naive))
+    assert (heights[0], heights[-1]) == (numbers.min(), numbers.max())  # cut: nothing below the smallest
+
+
+@pytest.mark.parametrize("numbers", [[0.1, 0.2], [0.5] * 9, [0.0] * 9, [1.0, 1 + 1e-12, 1 - 1e-12], []])
+def test_few_or_equal_numbers_have_no_density(numbers):
+    assert density(np.array(numbers)) is None
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200, -3.0])
+def test_the_shape_does_not_depend_on_the_unit(scale):
+    numbers = np.array([0.1, 0.2, 0.25, 0.7])
+    expected = density(numbers)[1]
+    assert density(scale * numbers)[1] == pytest.approx(expected[::-1] if scale < 0 else expected)
+
+
+def test_data_sets_are_places_and_frameworks_are_halves(scores):
+    axes, caption = drawn(scores, Violins())
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["xy_object", "xysquares"]
+    assert [text.get_text() for text in axes.figure.legends[0].get_texts()] == ["ada_gvae", "beta_vae"]
+    assert caption.title == "MIG by dataset and framework"
+    assert axes.get_xlabel() == "dataset"
+    assert axes.get_ylabel() == "MIG (higher is better)"
+    for vertices, place, side in zip(shapes(axes), (0, 0, 1, 1), (-1, 1, -1, 1), strict=True):
+        aside = side * (vertices[:, 0] - place)
+        assert aside.min() == pytest.approx(0, abs=1e-12)  # rounding
+        assert aside.max() == pytest.approx(0.4)
+
+
+def test_dots_quartiles_and_ends_are_those_of_the_rows(scores):
+    axes, _ = drawn(scores, Violins())
+    frame = scores.scored("mig", ["dataset.name", "framework.name"])
+    groups = [group["value"] for _, group in frame.groupby(["dataset.name", "framework.name"])]
+    lines = level_lines(axes)
+    for i, values in enumerate(groups):
+        side = 1 if i % 2 else -1
+        assert sorted(dots(axes)[i].get_ydata()) == pytest.approx(sorted(values))
+        assert (side * (dots(axes)[i].get_xdata() - i // 2) > 0).all()
+        heights = shapes(axes)[i][:, 1]
+        assert (heights.min(), heights.max()) == pytest.approx((values.min(), values.max()))
+        found = lines[3 * i : 3 * i + 3]
+        assert [line[2] for line in found] == pytest.approx(values.quantile([0.25, 0.5, 0.75]).tolist())
+        centre, edge = (0, 1) if side == 1 else (1, 0)
+        assert [line[centre] for line in found] == pytest.approx([i // 2] * 3)
+        assert all(0.05 < side * (line[edge] - i // 2) <= 0.4 for line in found)
+
+
+def test_quartile_lines_end_at_the_outline(run_of):
+    values = [0.1, 0.2, 0.25, 0.3, 0.7]
+    axes, _ = drawn(run_of({"all": values}), Violins())
+    heights, share = density(np.array(values))
+    for left, right, height in level_lines(axes):
+        assert right == pytest.approx(-left)
+        assert right == pytest.approx(0.45 * 0.8 * np.interp(height, heights, share))
+
+
+def test_the_number_of_trials_stands_below_each_half(make_run):
+    maker = make_run()
+    for seed in range(7):
+        quick_trial(maker, last(0.1 * seed), framework__name="ada_gvae" if seed < 3 else "beta_vae", seed=seed)
+    axes, _ = drawn(Scores(read(maker.run), MIG), Violins(x="arm", split="framework.name"))
+    assert [(text.get_position()[0], text.get_text()) for text in axes.texts[:-1]] == [(-0.2, "3"), (0.2, "4")]
+
+
+def test_fewer_than_three_trials_are_dots_only_and_equal_ones_a_line(run_of):
+    axes, caption = drawn(run_of({"a": [0.1, 0.4], "b": [0.3] * 4, "c": [0.1, 0.2, 0.6]}), Violins())
+    assert [len(line.get_ydata()) for line in dots(axes)] == [2, 4, 3]
+    assert len(shapes(axes)) == 1
+    level = [line for line in level_lines(axes) if round(line[0] + line[1]) == 2]
+    assert level == [pytest.approx((1 - 0.36, 1 + 0.36, 0.3))]
+    assert "Fewer than three trials are dots only." in caption.text
+
+
+def test_more_than_two_values_of_split_are_whole_violins_side_by_side(make_run):
+    maker = make_run()
+    for framework in ("ada_gvae", "ada_ml_vae", "beta_vae"):
+        for seed in range(4):
+            quick_trial(maker, last(0.1 * seed), framework__name=framework, seed=seed)
+    axes, _ = drawn(Scores(read(maker.run), MIG), Violins(x="arm", split="framework.name"))
+    middles = [(vertices[:, 0].min() + vertices[:, 0].max()) / 2 for vertices in shapes(axes)]
+    assert middles == pytest.approx([-0.8 / 3, 0, 0.8 / 3])
+
+
+def test_arms_are_places_where_there_is_one_data_set_and_what_an_arm_decides_is_no_half(make_run):
+    maker = make_run()
+    overlap = {"recon__name": "overlap", "recon__radius": 3, "recon__alpha": 2.0}
+    for arm, loss in {"plain": {}, "rescued": overlap}.items():
+        for seed in range(3):
+            quick_trial(maker, last(0.1 * seed), arm, seed=seed, **loss)
+    assert KIND.choose(Scores(read(maker.run), MIG)) == [Violins(x="arm", split=None)]
+    for framework in ("ada_gvae", "ada_ml_vae"):
+        for arm, loss in {"plain": {}, "rescued": overlap}.items():
+            for seed in range(3):
+                quick_trial(maker, last(0.1 * seed), arm, seed=seed, framework__name=framework, **loss)
+    assert KIND.choose(Scores(read(maker.run), MIG)) == [Violins(x="arm", split=None)]  # three have no halves
+    two = Scores(read(maker.run), MIG).only("framework.name != 'beta_vae'")
+    assert KIND.choose(two) == [Violins(x="arm", split="framework.name")]
+
+
+def test_the_most_varied_name_is_the_place_without_data_sets_and_arms(make_run):
+    maker = make_run()
+    for i, name in enumerate(["ada_gvae", "ada_ml_vae", "beta_vae"] * 4):
+        quick_trial(maker, last(0.1), framework__name=name, training__compile=bool(i // 3 % 2), seed=i)
+    scores = Scores(read(maker.run), MIG)
+    assert KIND.choose(scores) == []  # groups of two have no shape
+    _, caption = drawn(scores, Violins())
+    assert caption.title == "MIG by framework and compile"
+    assert KIND.choose(scores.only("framework.name != 'ada_gvae'")) == []
+    _, caption = drawn(scores, Violins(split="framework.name"))
+    assert caption.title == "MIG by compile and framework"
+
+
+def test_chosen_for_groups_of_three(scores):
+    assert KIND.choose(scores) == [Violins(x="dataset.name", split="framework.name")]
+    assert KIND.choose(scores.only("seed == 0 and framework.beta == 0.1 and model.latents == 9")) == []
+
+
+@pytest.mark.parametrize("rows", [None, [], last(float("nan")), last(float("inf"))])
+def test_without_a_number_nothing_is_chosen_or_drawn(rows, make_run):
+    maker = make_run()
+    if rows is not None:
+        for seed in range(4):
+            quick_trial(maker, rows, seed=seed, framework__name=("ada_gvae", "beta_vae")[seed % 2])
+    scores = Scores(read(maker.run), MIG)
+    assert KIND.choose(scores) == []
+    with pytest.raises(NothingToDraw, match="no trial has reported mig"):
+        drawn(scores, Violins(x="arm"))
+
+
+def test_failed_trials_are_in_no_violin_and_the_caption_says_so(run_of, make_run):
+    scores = run_of({"a": [0.1, 0.2, 0.3]})
+    quick_trial(make_run(), last(0.9), "a", status="failed", seed=9)
+    axes, caption = drawn(Scores(read(scores.results.run), MIG), Violins())
+    assert sorted(dots(axes)[0].get_ydata()) == pytest.approx([0.1, 0.2, 0.3])
+    assert "n = 3 of 4" in caption.text
+    assert "Fewer than three" not in caption.text
+
+
+def test_names_of_any_kind_are_shown_as_they_are(run_of):
+    names = ["$x_1$", "<script>alert(1)</script>", "ä β with spaces", "_hidden", "long " * 30]
+    scores = run_of({name: [0.1, 0.2, 0.4] for name in names})
+    axes, _ = drawn(scores, Violins(x="arm"))
+    labels = {tick.get_text() for tick in axes.get_xticklabels()}
+    assert set(names[:4]) < labels
+    assert max(map(len, labels)) <= 28
+    drawn(scores, Violins(x="seed", split="arm"))
+
+
+def test_hundreds_of_values_are_cut_and_the_caption_says_so(run_of):
+    arms = {f"arm{i:03}": [0.1, 0.2, 0.4][: 3 if i >= 90 else 1] for i in range(110)}
+    axes, caption = drawn(run_of(arms), Violins())
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == [f"arm{i:03}" for i in range(90, 102)]
+    assert "Of 110 values of arm, the 12 with the most trials are shown." in caption.text
+
+
+def test_another_metric_is_drawn_where_the_figure_names_it(scores):
+    axes, caption = drawn(scores, Violins(metric="dci_disentanglement", x="arm"))
+    assert re.match("DCI disentanglement by arm", caption.title)
+    values = pd.concat([pd.Series(line.get_ydata()) for line in dots(axes)])
+    assert sorted(values) == pytest.approx(sorted(scores.scored("dci_disentanglement")["value"]))
+
+
+def test_frameworks_are_the_halves_before_any_other_name(make_run):
+    maker = make_run()
+    for seed in range(12):
+        model, framework = ("linear", "mlp")[seed % 2], ("ada_gvae", "beta_vae")[seed // 2 % 2]
+        quick_trial(maker, last(0.1), "ab"[seed // 6], model__name=model, framework__name=framework, seed=seed)
+    scores = Scores(read(maker.run), MIG)
+    assert scores.names[0] == "model.name"
+    assert KIND.choose(scores) == [Violins(x="arm", split="framework.name")]

@@ -1,0 +1,151 @@
+"""W&B reports: the specification without a server, and the same report saved by the real client."""
+
+import json
+
+import pytest
+import wandb
+
+from disentune import wandb_report
+from disentune.connection import connection
+from disentune.figures import FIGURES
+from disentune.results import read
+from run_examples import course, quick_trial, study
+from wandb_server import ENTITY, WandbServer
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+
+@pytest.fixture
+def away(monkeypatch, tmp_path):
+    """Nobody has logged in."""
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    found = WandbServer()
+    for name, value in {**found.environment(), "WANDB_CONFIG_DIR": str(tmp_path / "config")}.items():
+        monkeypatch.setenv(name, value)
+    yield found
+    wandb.teardown()
+    found.close()
+
+
+@pytest.fixture
+def maker(make_run):
+    made = make_run()
+    study(made, seeds=1)
+    return made
+
+
+def place_of(maker):
+    sweep = maker.run.sweep()
+    return connection(wandb_report_settings(sweep), sweep.name, maker.run.name)
+
+
+def wandb_report_settings(sweep):
+    from disentune.settings import Wandb
+
+    return sweep.settings.wandb or Wandb(project="demo")
+
+
+def texts(block):
+    """Every text below a block of a specification."""
+    if isinstance(block, dict):
+        own = [block["text"]] if isinstance(block.get("text"), str) else []
+        return own + [text for value in block.values() for text in texts(value)]
+    return [text for item in block for text in texts(item)] if isinstance(block, list) else []
+
+
+def grid(spec):
+    return next(block for block in spec["blocks"] if block["type"] == "panel-grid")["metadata"]
+
+
+def test_without_a_server_the_specification_is_written(away, maker):
+    made = wandb_report.make(read(maker.run), place_of(maker))
+    assert made.url == ""
+    assert made.reason == "no key is configured"
+    written = json.loads((maker.run.report_folder / "wandb_report.json").read_text())
+    assert made.file == str(maker.run.report_folder / "wandb_report.json")
+    assert "Does the loss decide?" in texts(written["spec"])
+    assert written["project"] == "demo"
+
+
+def test_runs_are_those_of_the_group(away, maker):
+    spec = wandb_report.specification(read(maker.run), place_of(maker))["spec"]
+    (runs,) = grid(spec)["runSets"]
+    (condition,) = runs["filters"]["filters"]
+    assert (condition["key"], condition["op"], condition["value"]) == (
+        {"section": "run", "name": "group"}, "=", "demo/main"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_kind_of_figure_has_a_panel(away, maker, name):
+    with open(maker.run.sweep_path, "a") as file:
+        file.write(f"figures: [{name}]\n")
+    spec = wandb_report.specification(read(maker.run), place_of(maker))["spec"]
+    assert len(grid(spec)["panelBankSectionConfig"]["panels"]) >= 1
+
+
+def test_a_panel_shows_the_keys_that_the_figure_names(away, maker):
+    with open(maker.run.sweep_path, "a") as file:
+        file.write("figures: [{name: trend, metric: sap, x: framework.beta}]\n")
+    spec = wandb_report.specification(read(maker.run), place_of(maker))["spec"]
+    (panel,) = grid(spec)["panelBankSectionConfig"]["panels"]
+    config = panel["config"]
+    assert (config["xAxis"], config["yAxis"]) == ("config:framework.value.beta", "summary:sap")
+    assert config["xAxisLogScale"]
+
+
+def test_the_best_trials_stand_first_in_the_table(away, make_run, rng=None):
+    import numpy as np
+
+    maker = make_run()
+    ids = {
+        score: quick_trial(maker, course(score, np.random.default_rng(0)), seed=int(score * 10)) for score in (0.2, 0.9)
+    }
+    table = wandb_report._best_table(
+        wandb_report.Scores(read(maker.run), wandb_report.objective_or_default(read(maker.run)))
+    )
+    rows = table.splitlines()
+    assert ids[0.9] in rows[2]
+    assert ids[0.2] in rows[3]
+
+
+@pytest.mark.parametrize("text", ["a|b", "[x](javascript:alert(1))", "<script>", "`code`"])
+def test_a_cell_is_text_and_nothing_else(text):
+    assert wandb_report._cell(text).replace("\\", "") == text
+    assert "|" not in wandb_report._cell(text).replace("\\|", "")
+    assert "<" not in wandb_report._cell(text).replace("\\<", "")
+
+
+@pytest.mark.parametrize("trials", ["none", "failed", "one"])
+def test_odd_runs_have_a_report_too(away, make_run, trials):
+    import numpy as np
+
+    maker = make_run()
+    if trials == "failed":
+        quick_trial(maker, [], status="failed", cause="boom")
+    if trials == "one":
+        quick_trial(maker, course(0.5, np.random.default_rng(0)))
+    assert wandb_report.specification(read(maker.run), place_of(maker))["spec"]["blocks"]
+
+
+def test_the_real_client_saves_the_report(server, maker):
+    made = wandb_report.make(read(maker.run), place_of(maker))
+    assert made.reason == "", server.unknown
+    assert made.url.startswith(f"{server.url}/{ENTITY}/demo/reports/")
+    (view,) = server.views
+    assert view["projectName"] == "demo"
+    assert "Does the loss decide?" in texts(json.loads(view["spec"]))
+
+
+def test_a_server_that_is_away_leaves_the_specification(server, maker):
+    with server.failing(404):
+        made = wandb_report.make(read(maker.run), place_of(maker))
+    assert made.url == ""
+    assert made.file.endswith("wandb_report.json")
+    assert made.reason
