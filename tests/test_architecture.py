@@ -15,13 +15,13 @@ LAYERS = [
     ("documents", "plugin"),
     ("gaussian", "initialise", "pairs", "parameters", "schedules", "figures", "transforms"),
     ("settings", "data", "models", "recon", "frameworks", "metrics"),
-    ("config",),
+    ("config", "connection"),
     ("sweepfile", "evaluation", "selection"),
-    ("space", "training", "ledger", "suggest", "schema", "arrays"),
+    ("space", "training", "pictures", "ledger", "suggest", "schema", "arrays"),
     ("schedule", "segment", "plan", "results"),
-    ("planner", "report", "rescore"),
-    ("display", "trainable", "search", "tracking"),
-    ("sweep", "cli_data"),
+    ("planner", "report", "rescore", "watch"),
+    ("display", "trainable", "search", "tracking", "streaming", "wandb_report"),
+    ("sweep", "cli_data", "cli_report", "cli_wandb"),
     ("cli", "__init__"),
 ]
 """From the bottom up. A module imports from layers below its own, never from its own or above."""

@@ -245,6 +245,51 @@ def test_copying_into_a_trial_that_has_no_checkpoint_yet(tmp_path):
     assert ours.newest()[0] == 10
 
 
+# ---- pictures
+
+
+def test_pictures_come_back_by_their_step(folder):
+    assert folder.picture_steps() == []
+    assert folder.read_pictures(300) is None
+    folder.write_pictures(1200, b"late")
+    folder.write_pictures(300, b"early")
+    folder.write_pictures(300, b"again")
+    assert folder.picture_steps() == [300, 1200]
+    assert (folder.read_pictures(300), folder.read_pictures(1200)) == (b"again", b"late")
+    assert (folder.path / "pictures" / "step-0000000300.npz").is_file()
+
+
+def test_pictures_that_a_killed_writer_left_half_do_not_count_and_are_cleared(folder):
+    folder.write_pictures(300, b"x")
+    pictures = folder.path / "pictures"
+    (pictures / ".step-0000000600.npz.abcd0123").write_bytes(b"ha")
+    (pictures / ".failed.txt.abcd0123").write_bytes(b"ha")
+    (pictures / "step-copy.npz").touch()
+    assert folder.picture_steps() == [300]
+    assert folder.read_pictures(600) is None
+    folder.write_pictures(900, b"y")
+    assert sorted(os.listdir(pictures)) == ["step-0000000300.npz", "step-0000000900.npz", "step-copy.npz"]
+
+
+@pytest.mark.parametrize("write", [lambda f: f.write_pictures(1, b"new"), lambda f: f.write_pictures_failure("new")])
+def test_a_picture_file_is_whole_or_not_there(folder, monkeypatch, write):
+    def fail(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="No space left"):
+        write(folder)
+    assert os.listdir(folder.path / "pictures") == []
+
+
+def test_why_there_are_no_pictures_is_kept_in_words(folder):
+    assert folder.pictures_failure() == ""
+    folder.write_pictures_failure("größer als der Speicher\n")
+    assert folder.pictures_failure() == "größer als der Speicher\n"
+    assert folder.pictures_failure_path.read_bytes() == "größer als der Speicher\n".encode()
+    assert folder.picture_steps() == []
+
+
 # ---- config and status
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import wandb
-from run_examples import course, quick_trial
-from wandb_server import KEY, WandbServer
 
 from disentune import pictures, results, tracking
 from disentune.connection import connection
 from disentune.ledger import Status
 from disentune.tracking import Tail, Tracker, unsent
+from run_examples import course, quick_trial
+from wandb_server import KEY, WandbServer
 
 # a run that is left open, as a killed tracker leaves it, makes the client's own threads complain at the test's end
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -403,7 +403,7 @@ def test_the_key_is_used_and_stands_in_no_file(server, maker, rng):
 def read_back(server, folder: Path):
     """What wandb's own reader makes of an offline run: its `sync` command, to our server."""
     command = [sys.executable, "-m", "wandb", "sync", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert len(server.runs) == 1
     return next(iter(server.runs.values())).rows

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import wandb
 
@@ -9,6 +10,7 @@ from disentune import wandb_report
 from disentune.connection import connection
 from disentune.figures import FIGURES
 from disentune.results import read
+from disentune.settings import Wandb
 from run_examples import course, quick_trial, study
 from wandb_server import ENTITY, WandbServer
 
@@ -42,13 +44,7 @@ def maker(make_run):
 
 def place_of(maker):
     sweep = maker.run.sweep()
-    return connection(wandb_report_settings(sweep), sweep.name, maker.run.name)
-
-
-def wandb_report_settings(sweep):
-    from disentune.settings import Wandb
-
-    return sweep.settings.wandb or Wandb(project="demo")
+    return connection(Wandb(project="demo"), sweep.name, maker.run.name)
 
 
 def texts(block):
@@ -100,9 +96,7 @@ def test_a_panel_shows_the_keys_that_the_figure_names(away, maker):
     assert config["xAxisLogScale"]
 
 
-def test_the_best_trials_stand_first_in_the_table(away, make_run, rng=None):
-    import numpy as np
-
+def test_the_best_trials_stand_first_in_the_table(away, make_run):
     maker = make_run()
     ids = {
         score: quick_trial(maker, course(score, np.random.default_rng(0)), seed=int(score * 10)) for score in (0.2, 0.9)
@@ -124,8 +118,6 @@ def test_a_cell_is_text_and_nothing_else(text):
 
 @pytest.mark.parametrize("trials", ["none", "failed", "one"])
 def test_odd_runs_have_a_report_too(away, make_run, trials):
-    import numpy as np
-
     maker = make_run()
     if trials == "failed":
         quick_trial(maker, [], status="failed", cause="boom")

@@ -17,6 +17,7 @@ from typing import Any
 
 KEY = "a" * 40
 ENTITY = "tester"
+NOW = "2026-01-01T00:00:00"
 
 
 @dataclass
@@ -255,12 +256,9 @@ def _create_artifact(server: WandbServer, given: dict[str, Any]) -> Any:
     known = server.artifacts.get(f"{name}/{digest}")
     state = known["state"] if known else "PENDING"
     server.artifacts.setdefault(f"{name}/{digest}", {"state": "PENDING", "given": source})
-    artifact = {
-        "id": f"{name}/{digest}", "digest": digest, "state": state, "aliases": [], "artifactSequence": {
-            "id": f"seq-{name}", "name": name, "latestArtifact": {"id": f"{name}/{digest}", "versionIndex": 0} if known else None,
-            "latestArtifact ": None,
-        },
-    }  # fmt: skip
+    latest = {"id": f"{name}/{digest}", "versionIndex": 0} if known else None
+    sequence = {"id": f"seq-{name}", "name": name, "latestArtifact": latest}
+    artifact = {"id": f"{name}/{digest}", "digest": digest, "state": state, "aliases": [], "artifactSequence": sequence}
     return {"createArtifact": {"artifact": artifact}}
 
 
@@ -277,14 +275,16 @@ def _manifest(server: WandbServer, given: dict[str, Any]) -> Any:
     return {"createArtifactManifest": {"artifactManifest": {"id": "m1", "file": file, "artifact": artifact}}}
 
 
+def _artifact_file(server: WandbServer, number: int, spec: dict[str, Any]) -> dict[str, Any]:
+    name = spec["name"]
+    where = {"uploadUrl": f"{server.url}/upload/artifact/{name}", "storagePath": f"wandb_artifacts/{name}"}
+    artifact = {"artifact": {"id": spec.get("artifactID")}, "uploadHeaders": [], "uploadMultipartUrls": None}
+    return {"id": f"f{number}", "name": name, "displayName": name, **where, **artifact}
+
+
 def _artifact_files(server: WandbServer, given: dict[str, Any]) -> Any:
     specs = (given.get("input") or given).get("artifactFiles") or []
-    nodes = [
-        {"node": {"id": f"f{n}", "name": spec["name"], "displayName": spec["name"], "uploadUrl": f"{server.url}/upload/artifact/{spec['name']}",
-                  "uploadHeaders": [], "storagePath": f"wandb_artifacts/{spec['name']}", "artifact": {"id": spec.get("artifactID")},
-                  "uploadMultipartUrls": None}}
-        for n, spec in enumerate(specs)
-    ]  # fmt: skip
+    nodes = [{"node": _artifact_file(server, n, spec)} for n, spec in enumerate(specs)]
     return {"createArtifactFiles": {"files": {"edges": nodes}}}
 
 
@@ -296,19 +296,16 @@ def _commit_artifact(server: WandbServer, given: dict[str, Any]) -> Any:
 
 def _upsert_view(server: WandbServer, given: dict[str, Any]) -> Any:
     server.views.append(given)
-    view = {"id": f"view-{len(server.views)}", "type": given.get("type"), "name": given.get("name"), "displayName": given.get("displayName"),
-            "description": given.get("description"), "project": {"id": "p1", "name": given.get("projectName"), "entityName": ENTITY},
-            "spec": given.get("spec"), "updatedAt": "2026-01-01T00:00:00", "createdAt": "2026-01-01T00:00:00"}  # fmt: skip
+    kept = {key: given.get(key) for key in ("type", "name", "displayName", "description", "spec")}
+    project = {"id": "p1", "name": given.get("projectName"), "entityName": ENTITY}
+    view = {"id": f"view-{len(server.views)}", **kept, "project": project, "updatedAt": NOW, "createdAt": NOW}
     return {"upsertView": {"view": view, "inserted": True}}
 
 
 def _projects(server: WandbServer, given: dict[str, Any]) -> Any:
     names = sorted({project for project, _ in server.runs} | {"demo"})
-    nodes = [
-        {"node": {"id": name, "name": name, "entityName": ENTITY, "createdAt": "2026-01-01T00:00:00", "isBenchmark": False,
-                  "user": None}, "cursor": ""}
-        for name in names
-    ]  # fmt: skip
+    about = {"entityName": ENTITY, "createdAt": NOW, "isBenchmark": False, "user": None}
+    nodes = [{"node": {"id": name, "name": name, **about}, "cursor": ""} for name in names]
     return {"models": {"edges": nodes, "pageInfo": {"endCursor": None, "hasNextPage": False}}}
 
 

@@ -1,12 +1,14 @@
-"""The command line: list, plan, run, resume, status, results, score, data, train. For people, or JSON with --json."""
+"""The command line: list, plan, run, resume, status, results, report, sync, score, data, train; with --json as JSON."""
 
 import json
+import math
 import os
 import re
 import shlex
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -14,9 +16,9 @@ from typing import Annotated, Any
 
 import typer
 
-from disentune import cli_data
+from disentune import cli_data, cli_report, cli_wandb
 from disentune.errors import ConfigError, DisentuneError
-from disentune.terminal import AsJson, err, out, print_json, progress_bar
+from disentune.terminal import PLAIN_INTERVAL_S, AsJson, err, out, print_json, progress_bar
 
 app = typer.Typer(
     name="disentune",
@@ -27,6 +29,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(cli_data.app)
+app.command()(cli_report.report)
+app.command()(cli_wandb.sync)
 
 INTERRUPTED = 130
 
@@ -286,29 +290,39 @@ def _planned(sweep: Any, run: Any, only: str | None, limit: int | None, retry_fa
 
 
 def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str | None, retry_failed: bool) -> None:
+    from disentune.connection import connection
     from disentune.display import LiveProgress
     from disentune.plan import cost, unprepared
     from disentune.sweep import launch
 
+    place = connection(sweep.settings.wandb, sweep.name, run.name)
     planned = _planned(sweep, run, only, limit, retry_failed)
     missing = unprepared(planned) if not address else []  # else each node prepares its own
     _show_plan(planned, cost(sweep, planned, probe=False), run, sweep)
     _assert_writable(run.path)
     _prepare_data(missing)
+    if place is not None:
+        out.print(place.line(_shown(run.path)), markup=False)
     again = shlex.join(["disentune", *sys.argv[1:]]) if only or limit else f"disentune resume {_shown(run.path)}"
     objective = sweep.settings.objective.metric if sweep.settings.objective else None
     try:
         with LiveProgress(out, objective, planned.new + len(planned.continuing)) as progress:
-            ending = launch(run, sweep, _wanted(sweep, run, only, limit), progress, address, retry_failed)
+            ending = launch(run, sweep, _wanted(sweep, run, only, limit), progress, address, retry_failed, place, _say)
     except KeyboardInterrupt:
         out.print(f"ended at once; the work since the last checkpoints is lost. Go on with:\n  {again}", markup=False)
         raise typer.Exit(INTERRUPTED) from None
+    if place is not None:
+        cli_wandb.show_arrival(run, place, _shown(run.path))
     if ending.interrupted:
         out.print(f"stopped ({ending.interrupted}); every trial is checkpointed. Go on with:\n  {again}", markup=False)
         by_budget = ending.interrupted.startswith("stop.")
         raise typer.Exit(0 if by_budget else INTERRUPTED)
     _summary(run)
     raise typer.Exit(1 if ending.failed else 0)
+
+
+def _say(text: str) -> None:
+    out.print(text, markup=False)
 
 
 def _prepare_data(missing: list[Any]) -> None:
@@ -347,8 +361,8 @@ def _summary(run: Any) -> None:
         out.print(f"\nfigure: {_shown(_figure(loaded, objective))}", markup=False)
     here = _shown(run.path)
     out.print(f"rows:   {_shown(run.parquet_path)}\n\nnext:", markup=False)
+    out.print(f"  disentune report {here}", markup=False)
     out.print(f"  disentune results {here}", markup=False)
-    out.print(f"  disentune status {here}", markup=False)
 
 
 def _figure(loaded: Any, objective: Any) -> Path:
@@ -364,13 +378,36 @@ def _figure(loaded: Any, objective: Any) -> Path:
 
 
 @app.command()
-def status(run: RunName, storage: Storage = DEFAULT_STORAGE, as_json: AsJson = False) -> None:
-    """How far each trial of a run is, and why it ended.
+def status(
+    run: RunName,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again and again until no driver runs it.")] = False,
+    every: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Seconds between looks of --watch; default: 2, or 10 without a terminal."),
+    ] = None,
+    storage: Storage = DEFAULT_STORAGE,
+    as_json: AsJson = False,
+) -> None:
+    """How far each trial of a run is, why it ended, and the best so far.
 
-    Example: disentune status runs/quickstart/main
+    With --watch a live picture from the run's folder alone, in any terminal and
+    on any machine that sees it: progress, time left, running trials, errors.
+    Ctrl-C ends the watching, not the run. Into a pipe: a line every few seconds,
+    with --json one object a line.
+
+    Examples: disentune status runs/quickstart/main; disentune status quickstart --watch
     """
+    if every is not None and not watch:
+        raise ConfigError(f"--every {every:g}: goes with --watch alone")
+    if every is not None and not SHORTEST_S <= every <= LONGEST_S:
+        raise ConfigError(f"--every {every:g}: must be from {SHORTEST_S:g} to {LONGEST_S:g} seconds")
+    if watch:
+        with suppress(KeyboardInterrupt):  # the usual way to end it
+            _watch(run, storage, every, as_json)
+        return
     from disentune.display import show_status
     from disentune.ledger import find_run
+    from disentune.watch import Watcher
 
     found = find_run(run, storage)
     trials = [(folder, folder.status(), folder.tree()["training"]["steps"]) for folder in found.trials()]
@@ -378,9 +415,29 @@ def status(run: RunName, storage: Storage = DEFAULT_STORAGE, as_json: AsJson = F
     if as_json:
         print_json({"running": live, "trials": [_status_json(*trial) for trial in trials]})
         return
-    show_status(out, _shown(found.path), live, trials)
+    show_status(out, _shown(found.path), live, trials, Watcher(found).look())
     if not live and any(not state.final for _, state, _ in trials):
-        out.print(f"go on with: disentune resume {_shown(found.path)}", markup=False)
+        out.print(f"go on with: disentune resume {shlex.quote(_shown(found.path))}", markup=False)
+
+
+SHORTEST_S, LONGEST_S = 0.1, 86400.0
+TERMINAL_INTERVAL_S = 2.0
+
+
+def _watch(run: str, storage: Path, every: float | None, as_json: bool) -> None:
+    from disentune import display
+    from disentune.ledger import find_run
+    from disentune.watch import as_json as picture_json
+    from disentune.watch import looks
+
+    found = find_run(run, storage)
+    usual = TERMINAL_INTERVAL_S if out.is_terminal else PLAIN_INTERVAL_S
+    pictures = looks(found, usual if every is None else every)
+    if not as_json:
+        display.watch(out, pictures, _shown(found.path))
+        return
+    for picture in pictures:
+        print(json.dumps(picture_json(picture, _shown(found.path)), allow_nan=False), flush=True)  # noqa: T201
 
 
 def _status_json(folder: Any, status: Any, steps: int) -> dict[str, Any]:
@@ -571,28 +628,169 @@ def _score_run(
 
 
 @app.command()
-def train(sweep: SweepPath, set_: Sets = None, only: Only = None, as_json: AsJson = False) -> None:
-    """Trains the first trial of a sweep that --only selects, here, without Ray and without writing files.
+def train(
+    what: Annotated[
+        Path, typer.Argument(metavar="SWEEP|TRIAL", help="The sweep file, or a trial's folder: runs/x/main/trials/ID.")
+    ],
+    set_: Sets = None,
+    only: Only = None,
+    as_json: AsJson = False,
+) -> None:
+    """Trains one trial here, without Ray and without writing files.
 
-    Example: disentune train sweeps/quickstart.yaml --only "arm == 'rescued'" --set training.steps=300
+    Of a sweep the first trial that --only selects. Of a trial's folder exactly
+    that trial; at its end the rows are compared, to the bit, with the recorded ones.
+
+    Examples:
+    disentune train sweeps/quickstart.yaml --only "arm == 'rescued'" --set training.steps=300
+    disentune train runs/quickstart/main/trials/0123456789ab
     """
-    from disentune import process, space
+    from disentune import space
+
+    if what.is_dir() or what.name == "config.json":
+        _repeat(what if what.is_dir() else what.parent, set_, only, as_json)
+        return
+    read = space.read(what, set_ or ())
+    _, diverged = _trained(_first_selected(read, only), read.settings, as_json)
+    raise typer.Exit(1 if diverged else 0)
+
+
+def _trained(config: Any, settings: Any, as_json: bool, contents: list[str] | None = None) -> tuple[list[Any], str]:
+    """Trains to the end, or until the loss diverges; gives the rows, and how it diverged."""
+    from disentune import process
     from disentune.data.store import use_root
     from disentune.training import Training
 
-    read = space.read(sweep, set_ or ())
-    config = _first_selected(read, only)
-    use_root(read.settings.data.root)
+    use_root(settings.data.root)
+    _assert_device(config)
     process.prepare(config.training.threads, config.training.device)
     err.print(f"trial {config.id}: {config.training.steps} steps", markup=False)
-    for progress in Training(config).run():
+    training, rows = Training(config, None, settings.data.on_device), list[Any]()
+    if contents and contents != training.contents:
+        text = f"trial {config.id} was trained on other contents of '{config.dataset.name}' than are prepared here"
+        raise ConfigError(f"{text}; prepare the old ones again to repeat it")
+    for progress in training.run():
         if progress.row is None:
             continue
-        if as_json:
-            print(json.dumps(progress.row), flush=True)  # noqa: T201
-        else:
-            numbers = "  ".join(f"{key} {value:.4g}" for key, value in progress.row["metrics"].items())
-            out.print(f"step {progress.step:>6}  {numbers}", markup=False)
+        _show_row(progress.row, as_json)
+        if cause := _divergence(progress.row, settings.stop.divergence):
+            err.print(f"diverged: {cause}", markup=False)
+            return rows, cause
+        rows.append(progress.row)
+    return rows, ""
+
+
+def _show_row(row: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(row), flush=True)  # noqa: T201
+    else:
+        numbers = "  ".join(f"{key} {value:.4g}" for key, value in row["metrics"].items())
+        out.print(f"step {row['step']:>6}  {numbers}", markup=False)
+
+
+def _divergence(row: dict[str, Any], limit: float) -> str:
+    """As a run would say it; empty while the loss is sound."""
+    loss = row["metrics"]["loss"]
+    if math.isfinite(loss) and loss <= limit:
+        return ""
+    return f"the loss became {loss:g} by step {row['step']} (limit {limit:g})"
+
+
+def _assert_device(config: Any) -> None:
+    import torch
+
+    if config.training.device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"trial {config.id} trains on a GPU (training.device: cuda), and this machine has none")
+
+
+# ---- repeating a trial
+
+
+def _repeat(path: Path, sets: list[str] | None, only: str | None, as_json: bool) -> None:
+    """Trains a recorded trial again; exits with 1 when anything comes out otherwise, or the loss diverges."""
+    from disentune.ledger import Run
+    from disentune.settings import Settings
+
+    if sets:
+        raise ConfigError(f"--set {sets[0]}: would make another trial than {path}; name the sweep file to change it")
+    if only is not None:
+        raise ConfigError(f"--only {only}: chooses a trial of a sweep, but {path} is one; leave it away")
+    folder = _trial_folder(path)
+    run, config, recorded, status = Run(folder.path.parent.parent), folder.config(), folder.rows(), folder.status()
+    _refuse_population(run, folder.id, recorded)
+    settings = run.sweep().settings if run.exists() else Settings()
+    rows, diverged = _trained(config, settings, as_json, status.contents)
+    difference = _first_difference(rows, recorded) or _other_ending(status, diverged)
+    (err if as_json else out).print(difference or _agreement(rows, recorded, status), markup=False)
+    if difference:
+        _show_other_environment(run)
+    raise typer.Exit(1 if difference or diverged else 0)
+
+
+def _trial_folder(path: Path) -> Any:
+    from disentune.ledger import Run, TrialFolder
+
+    folder = TrialFolder(path.resolve())  # its name is the trial's id, also for `.`
+    if (folder.path / "config.json").is_file():
+        return folder
+    trials = Run(folder.path).trials()
+    example = trials[0].path if trials else Path("runs/SWEEP/RUN/trials/ID")
+    raise ConfigError(f"{path} is no trial's folder, for it has no config.json; name one such as {_shown(example)}")
+
+
+def _refuse_population(run: Any, trial_id: str, recorded: list[dict[str, Any]]) -> None:
+    steps = [row["step"] for row in recorded if row.get("overrides")]
+    steps += [generation["step"] for generation in run.generations() if trial_id in generation["moves"]]
+    if steps:
+        raise ConfigError(
+            f"trial {trial_id} cannot be repeated by itself: by step {min(steps)} population based training had given "
+            "it the weights of another trial and changed its values; only the whole run repeats it"
+        )
+
+
+def _first_difference(rows: list[dict[str, Any]], recorded: list[dict[str, Any]]) -> str:
+    """Of what was computed, among the steps that are recorded; empty when all is equal."""
+    here, there = ({row["step"]: _numbers(row) for row in some} for some in (rows, recorded))
+    for step in sorted(here.keys() | there.keys()):
+        if step > max(there, default=0):
+            break
+        if step not in here or step not in there:
+            return f"differs first at step {step}: it has a row {'here' if step in here else 'recorded'} alone"
+        for key in here[step] | there[step]:
+            mine, theirs = here[step].get(key, "nothing"), there[step].get(key, "nothing")
+            if mine != theirs:
+                return f"differs first at step {step}: {key} is {mine:.60} here, but {theirs:.60} is recorded"
+    return ""
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, str]:
+    """Every digit of what was measured, as rows are written; how long it took is not among it."""
+    details = {f"details.{key}": value for key, value in row.get("details", {}).items()}
+    return {key: json.dumps(value) for key, value in (row["metrics"] | details).items()}
+
+
+def _other_ending(status: Any, diverged: str) -> str:
+    """How it diverged otherwise than recorded; empty when it did not. Rows tell of any other ending."""
+    if status.state != "diverged" or status.cause == diverged:
+        return ""
+    return f"differs at its end: {diverged or 'the loss stayed sound'} here, but {status.cause} is recorded"
+
+
+def _agreement(rows: list[dict[str, Any]], recorded: list[dict[str, Any]], status: Any) -> str:
+    ending = "; it diverged as recorded" if status.state == "diverged" else ""
+    if not recorded:
+        return f"no row is recorded to compare with{ending}"
+    if len(recorded) == len(rows):
+        return f"all {len(rows)} rows equal the recorded ones to the bit{ending}"
+    last = recorded[-1]["step"]
+    return f"{len(recorded)} of {len(rows)} rows equal the recorded ones to the bit; none is recorded after step {last}"
+
+
+def _show_other_environment(run: Any) -> None:
+    from disentune.environment import differences, environment
+
+    if changed := differences(run.environment(), environment()):
+        err.print(f"note: the run began with another environment: {', '.join(changed)}", markup=False)
 
 
 def _first_selected(sweep: Any, only: str | None) -> Any:

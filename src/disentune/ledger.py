@@ -71,6 +71,12 @@ def _cut_torn_line(file: BinaryIO) -> None:
         file.seek(0, os.SEEK_END)
 
 
+def _steps(folder: Path, suffix: str) -> list[int]:
+    """Of the files `step-<number><suffix>`, in order."""
+    numbers = (path.stem.removeprefix("step-") for path in folder.glob(f"step-*{suffix}"))
+    return sorted(int(number) for number in numbers if number.isdecimal())
+
+
 def _row(line: bytes) -> dict[str, Any]:
     row = json.loads(line)
     if not isinstance(row, dict) or type(row.get("step")) is not int or not isinstance(row.get("metrics"), dict):
@@ -111,8 +117,7 @@ class Checkpoints:
         return self.folder / f"step-{step:010d}.ckpt"
 
     def steps(self) -> list[int]:
-        numbers = (path.stem.removeprefix("step-") for path in self.folder.glob("step-*.ckpt"))
-        return sorted(int(number) for number in numbers if number.isdecimal())
+        return _steps(self.folder, ".ckpt")
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         buffer = io.BytesIO()
@@ -264,6 +269,32 @@ class TrialFolder:
         self.set_status(status)
         return status
 
+    # W&B
+
+    @property
+    def wandb_folder(self) -> Path:
+        """Where the client keeps a run's files: what could not be sent yet, or the offline run."""
+        return self.path / "wandb"
+
+    def arrived(self) -> dict[str, Any]:
+        """By place, the last step and the state that are known to have arrived there."""
+        try:
+            known = json.loads((self.path / "wandb.json").read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}
+
+    def has_arrived(self, place: str) -> bool:
+        """Whether all that there is now is known to be there."""
+        known = self.arrived().get(place)
+        if known is None:
+            return False
+        rows = self.rows()
+        return known == [rows[-1]["step"] if rows else 0, self.status().state]
+
+    def note_arrival(self, place: str, what: list[Any]) -> None:
+        write_json(self.path / "wandb.json", {**self.arrived(), place: what})
+
     # rows
 
     @property
@@ -299,6 +330,51 @@ class TrialFolder:
         if is_first:
             _sync_folder(self.path)
 
+    # pictures
+
+    @property
+    def _pictures(self) -> Path:
+        return self.path / "pictures"
+
+    def _picture_path(self, step: int) -> Path:
+        return self._pictures / f"step-{step:010d}.npz"
+
+    def _write_picture_file(self, path: Path, data: bytes) -> None:
+        """Also clears what a killed writer left."""
+        self._pictures.mkdir(parents=True, exist_ok=True)
+        for aside in (*self._pictures.glob(".step-*"), *self._pictures.glob(".failed*")):
+            aside.unlink(missing_ok=True)
+        write_atomically(path, data)
+
+    def write_pictures(self, step: int, data: bytes) -> None:
+        """In place of what this step has."""
+        self._write_picture_file(self._picture_path(step), data)
+
+    def picture_steps(self) -> list[int]:
+        return _steps(self._pictures, ".npz")
+
+    def read_pictures(self, step: int) -> bytes | None:
+        """None where this step has none."""
+        try:
+            return self._picture_path(step).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    @property
+    def pictures_failure_path(self) -> Path:
+        """Why pictures could not be drawn, in words; there is no such file where all went well."""
+        return self._pictures / "failed.txt"
+
+    def write_pictures_failure(self, text: str) -> None:
+        self._write_picture_file(self.pictures_failure_path, text.encode())
+
+    def pictures_failure(self) -> str:
+        """Empty where there is none."""
+        try:
+            return self.pictures_failure_path.read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+
 
 # ---- runs
 
@@ -328,6 +404,26 @@ class Run:
     @property
     def journal_path(self) -> Path:
         return self.path / "study.journal"
+
+    @property
+    def tracking_log(self) -> Path:
+        """What the process that streams to W&B has to say."""
+        return self.path / "wandb.log"
+
+    @contextmanager
+    def tracked(self, patience_s: float) -> Iterator[None]:
+        """Holds the run's place at W&B for this process: two would tell the same rows."""
+        with open(self.path / "wandb.lock", "ab") as file:
+            deadline = time.monotonic() + patience_s
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise ConfigError(f"{self.path} is being streamed to W&B by another process") from None
+                    time.sleep(0.2)
+            yield
 
     def exists(self) -> bool:
         return self.sweep_path.exists()

@@ -73,20 +73,23 @@ def read(run: Run, only: Iterable[str] | None = None) -> Results:
 
 
 def _record(folder: TrialFolder) -> Record:
-    return Record(folder.id, folder.arms(), folder.status().state, folder.tree(), _with_maxima(folder.rows()))
+    maxima = Maxima()
+    rows = [maxima.taken_in(row) for row in folder.rows()]
+    return Record(folder.id, folder.arms(), folder.status().state, folder.tree(), rows)
 
 
-def _with_maxima(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """With `<metric>_max`: the largest value so far, from the metric's first number on."""
-    largest: dict[str, float] = {}
-    found = []
-    for row in rows:
+class Maxima:
+    """The largest value so far of each evaluated metric, from its first number on."""
+
+    def __init__(self) -> None:
+        self.largest: dict[str, float] = {}
+
+    def taken_in(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row, with `<metric>_max` of all rows up to this one."""
         for key in evaluated(row["metrics"]):
-            largest[f"{key}_max"] = max(
-                largest.get(f"{key}_max", math.nan), _number(row["metrics"][key]), key=_nan_lowest
-            )
-        found.append({**row, "metrics": {**row["metrics"], **largest}})
-    return found
+            value, name = _number(row["metrics"][key]), f"{key}_max"
+            self.largest[name] = max(self.largest.get(name, math.nan), value, key=_nan_lowest)
+        return {**row, "metrics": {**row["metrics"], **self.largest}}
 
 
 def evaluated(metrics: Collection[str]) -> list[str]:
@@ -308,6 +311,11 @@ def objective_or_default(results: Results) -> Objective:
     metrics = [key for key in results.rows if key not in (*FIXED, *config_keys(results.rows))]
     chosen = next(iter(evaluated(metrics)), "loss")
     return Objective(metric=chosen, mode=mode_of(results, chosen))
+
+
+def at_of(objective: Objective) -> At:
+    """Which of a trial's rows counts for an objective."""
+    return "last" if objective.at == "last" else objective.mode
 
 
 def ranked(results: Results, metric: str, mode: Mode, at: At = "last") -> pd.DataFrame:

@@ -1,7 +1,8 @@
 """A segment: one stretch of a trial, from its newest checkpoint to a step, written to its folder. Knows no Ray.
 
 A row is on disk before the checkpoint that follows it, so training from a checkpoint computes no row that is missing
-below it; rows that come out again are equal to the bit and are passed over.
+below it; rows that come out again are equal to the bit and are passed over. Pictures of a step are on disk before its
+row.
 """
 
 import math
@@ -16,7 +17,7 @@ from typing import Any, Literal
 
 import torch
 
-from disentune import process
+from disentune import pictures, process
 from disentune.config import TrialConfig, flattened, nested
 from disentune.data.store import use_root
 from disentune.errors import TrialError
@@ -106,12 +107,16 @@ class _Worker:
                 if cause := self._divergence(row):
                     yield self.end("diverged", cause, step=progress.step)
                     return
-                self._write(row)
                 best.add(row)
-                if cause := plateau(self.settings.stop.plateau, best):
+                cause = plateau(self.settings.stop.plateau, best)
+                self._draw_pictures(training, is_last=bool(cause))
+                self._write(row)
+                if cause:
                     self._checkpoint(training, best)
                     yield self.end("done", cause, row, progress.step)
                     return
+            elif row is None and progress.step == self.settings.stop.steps:
+                self._draw_pictures(training, is_last=True)
             if self._due(progress.step) or best.is_new(progress.step):
                 self._checkpoint(training, best)
             if self._stop_requested():
@@ -165,6 +170,33 @@ class _Worker:
         row["clock"] = {"seconds": round(self._seconds(), 3)}
         self._assert_current()
         self.folder.append_row(row)
+
+    def _draw_pictures(self, training: Training, is_last: bool) -> None:
+        """Where they are due. A failure is the pictures' own: it is noted, and the trial goes on."""
+        if not self._shows(training.config, training.step, is_last):
+            return
+        try:
+            data = pictures.to_bytes(pictures.drawn(training.trained_model()))
+        except Exception as error:
+            self._note_missing_pictures(training.step, error)
+            return
+        self._assert_current()
+        self.folder.write_pictures(training.step, data)
+
+    def _shows(self, config: TrialConfig, step: int, is_last: bool) -> bool:
+        when = self.settings.pictures.when
+        if when == "last":
+            return is_last or step in (config.training.steps, self.settings.stop.steps)
+        return when == "evaluations" and config.evaluates_at(step)
+
+    def _note_missing_pictures(self, step: int, error: Exception) -> None:
+        """In the status, which commands show, and with its traceback in a file; never in a row, which is the same
+        with and without pictures."""
+        cause = f"no pictures at step {step}: {_kind(error)}"
+        self._assert_current()
+        if not self.folder.pictures_failure():
+            self.folder.write_pictures_failure(f"{cause}\n{traceback.format_exc(limit=-12)}")
+        self._set_status("running", cause=cause)
 
     def _due(self, step: int) -> bool:
         checkpoint = self.settings.checkpoint

@@ -1,0 +1,89 @@
+"""disentune report: the page and the figures of a run."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from disentune.terminal import AsJson, out, print_json, progress_bar
+
+
+def report(
+    run: Annotated[str, typer.Argument(help="A run: its folder, sweep/run, or the sweep's name.")],
+    wandb: Annotated[bool, typer.Option("--wandb", help="Also create a W&B Report over the run's group.")] = False,
+    storage: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Writes the page of a run, report/index.html in its folder, and its figures as PNG and SVG.
+
+    One file that needs no server, account or network. It can be made while the
+    run is going, and again at any time. `figures:` in the sweep says which
+    figures; without it those that suit the run are chosen.
+
+    \b
+    Examples:
+    disentune report quickstart
+    disentune report runs/quickstart/main --json
+    disentune report quickstart --wandb
+    """
+    from datetime import UTC, datetime
+
+    from disentune.ledger import find_run
+    from disentune.report import page
+    from disentune.results import read
+
+    results = read(find_run(run, storage))
+    with progress_bar() as say:
+        made = page.write(results, _shown(results.run.path), datetime.now(UTC), say)
+    at_wandb = _wandb_report(results) if wandb else None
+    if as_json:
+        print_json(_as_json(made) | ({"wandb": asdict(at_wandb)} if at_wandb else {}))
+        return
+    _show(made)
+    if at_wandb and at_wandb.url:
+        out.print(f"W&B:     {at_wandb.url}", markup=False)
+    elif at_wandb:
+        out.print(f"W&B:     {_shown(Path(at_wandb.file))} (not sent: {at_wandb.reason})", markup=False)
+
+
+def _wandb_report(results: Any) -> Any:
+    """Of the runs that were streamed there, or would be."""
+    from disentune.connection import connection
+    from disentune.settings import Wandb
+    from disentune.wandb_report import make
+
+    sweep = results.run.sweep()
+    said = sweep.settings.wandb or Wandb()
+    asked = said if said.mode == "offline" else said.model_copy(update={"mode": "auto"})
+    place = connection(asked, sweep.name, results.run.name) or connection(
+        asked.model_copy(update={"mode": "offline"}), sweep.name, results.run.name
+    )
+    return make(results, place)
+
+
+def _as_json(made: Any) -> dict[str, Any]:
+    drawn = [one for one in made.drawings if not one.reason]
+    return {
+        "page": _shown(made.page),
+        "figures": [
+            {"name": one.name, "title": one.title, **{end: _shown(made.figure(one, end)) for end in ("png", "svg")}}
+            for one in drawn
+        ],
+        "left_out": [{"name": one.name, "reason": one.reason} for one in made.drawings if one.reason],
+    }
+
+
+def _show(made: Any) -> None:
+    for one in made.drawings:
+        if one.reason:
+            out.print(f"note: {one.title}: {one.reason}", markup=False)
+    count = sum(not one.reason for one in made.drawings)
+    plural = "" if count == 1 else "s"
+    out.print(f"page:    {_shown(made.page)}", markup=False)
+    out.print(f"figures: {_shown(made.page.parent / 'figures')} ({count} figure{plural}, PNG and SVG)", markup=False)
+
+
+def _shown(path: Path) -> str:
+    """A path as the user would type it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

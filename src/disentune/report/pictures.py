@@ -1,0 +1,266 @@
+"""What the best and the worst trial see: Michlo et al., IJCAI 2023, Figs. 4, 7 and 10."""
+
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from disentune import figures
+from disentune.errors import DataError
+from disentune.ledger import TrialFolder
+from disentune.pictures import COLUMNS, GAP, Pictures, from_bytes, latent_labels, mosaic
+from disentune.report.canvas import GREY, INK, SHADES, words
+from disentune.report.kind import Caption, Kind
+from disentune.report.scores import NothingToDraw, Scores
+
+WIDTH = 8.0
+"""Inches, as everything below."""
+IMAGE, PANEL = 0.38, 0.66
+LABELS, HEADING, LINE, SPACE = 0.72, 0.24, 0.17, 0.22
+"""Room for names at the left of rows, for a heading, for a line of a title, and between parts."""
+SIDE = 96
+"""Pixels of an image before it is made to fit, so that those of small images stay squares."""
+SMALL = 8.0
+"""Points of all text but titles."""
+TITLE_LETTERS, NAME_LETTERS = 130, 11
+HEADERS = dict(zip(COLUMNS, ("factor", "x", "z", "KL", "x recon"), strict=True))
+
+
+# ---- which trials
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A trial with its pictures."""
+
+    role: str
+    score: str
+    values: str
+    """Of the keys that tell it from others."""
+    pictures: Pictures
+
+
+def choose(scores: Scores) -> list[figures.Pictures]:
+    try:
+        trials = _trials(scores, figures.Pictures())
+    except NothingToDraw:
+        return []
+    drawn = [trial for _, trial in trials if scores.results.run.trial(trial["trial_id"]).picture_steps()]
+    return [figures.Pictures()] if drawn else []
+
+
+def draw(figure: Figure, scores: Scores, spec: figures.Pictures) -> Caption:
+    shown, missing = [], []
+    for role, trial in _trials(scores, spec):
+        try:
+            shown.append(_shown(scores, spec.metric, role, trial))
+        except NothingToDraw as reason:
+            missing.append(str(reason))
+    if not shown:
+        raise NothingToDraw("; ".join(dict.fromkeys(missing)))
+    _draw_trials(figure, shown)
+    return _caption(shown, missing)
+
+
+def _trials(scores: Scores, spec: figures.Pictures) -> list[tuple[str, pd.Series]]:
+    """Those that the spec asks for, each with its role; a single one is not also the worst."""
+    keys = ["status", "arm", "seed", *scores.varying]
+    frame = scores.scored(spec.metric, keys)
+    frame = frame[frame["status"] == "done"]
+    if frame.empty:
+        raise NothingToDraw("no trial that has finished can be shown yet")
+    smallest_first = scores.better(spec.metric) == "lower is better"
+    frame = frame.sort_values("value", ascending=smallest_first, kind="stable")
+    if len(frame) == 1:
+        return [("only", frame.iloc[0])]
+    ends = {"best": frame.iloc[0], "worst": frame.iloc[-1]}
+    return [(role, trial) for role, trial in ends.items() if spec.trial in (role, "both")]
+
+
+def _shown(scores: Scores, metric: str | None, role: str, trial: pd.Series) -> _Shown:
+    """NothingToDraw when it has no pictures, or damaged ones."""
+    folder = scores.results.run.trial(trial["trial_id"])
+    step = _step(scores, metric or scores.objective.metric, trial, folder)
+    data = None if step is None else folder.read_pictures(step)
+    if step is None or data is None:
+        raise NothingToDraw(_reason(folder))
+    try:
+        return _Shown(role, _score(scores, metric, trial), _values(scores, trial, step), from_bytes(data))
+    except DataError as error:
+        raise NothingToDraw(f"pictures of trial {folder.id} at step {step} cannot be read: {error}") from None
+
+
+def _step(scores: Scores, metric: str, trial: pd.Series, folder: TrialFolder) -> int | None:
+    """The newest pictures up to the row that has the score; else the first ones."""
+    steps = folder.picture_steps()
+    rows = next(record.rows for record in scores.results.records if record.trial_id == folder.id)
+    scored = [row["step"] for row in rows if row["metrics"].get(metric) == trial["value"]]
+    at = scored[0] if scores.objective.at == "best" else scored[-1]
+    return max((step for step in steps if step <= at), default=next(iter(steps), None))
+
+
+def _reason(folder: TrialFolder) -> str:
+    if failure := folder.pictures_failure():
+        where = folder.pictures_failure_path.relative_to(folder.path.parent.parent)
+        return f"trial {folder.id}: {failure.splitlines()[0]}; all of it is in {where}"
+    return (
+        f"trial {folder.id} was trained without pictures; with `pictures: {{when: evaluations}}` in the sweep's file "
+        "trials draw them"
+    )
+
+
+# ---- words
+
+
+def _score(scores: Scores, metric: str | None, trial: pd.Series) -> str:
+    return f"{words(metric or scores.objective.metric)} {trial['value']:.3g} ({scores.better(metric)})"
+
+
+def _values(scores: Scores, trial: pd.Series, step: int) -> str:
+    keys = [*(["arm"] if scores.trials["arm"].nunique() > 1 else []), *scores.varying, "seed"]
+    values = [f"{words(key)} {_text(trial[key])}" for key in keys if pd.notna(trial[key])]
+    return " · ".join([trial["trial_id"], *values, f"step {step:,}"])
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _caption(shown: list[_Shown], missing: list[str]) -> Caption:
+    who = " and the ".join(trial.role for trial in shown)
+    parts = []
+    if any(len(trial.pictures.originals) for trial in shown):
+        parts.append(
+            "Left: images that are the same for all trials of a data set, above what the decoder makes of their codes; "
+            "then the first image while one latent goes from the smallest to the largest mean of a fixed sample; "
+            "latents with the largest KL to the prior (nats, in brackets) come first."
+        )
+    if any(trial.pictures.distances for trial in shown):
+        parts.append(
+            "Matrices: distances between the images of random traversals of each factor, averaged; light is far, each "
+            "in its own scale: of the factor's values, of images by the reconstruction loss (x), of codes (z, "
+            "Euclidean), of posteriors (symmetric KL), of reconstructions by the loss (x recon)."
+        )
+    return Caption(f"What the {who} trial see{'s' if len(shown) == 1 else ''}", " ".join([*parts, *_noted(missing)]))
+
+
+def _noted(missing: list[str]) -> list[str]:
+    return [f"Not shown: {reason}." for reason in dict.fromkeys(missing)]
+
+
+# ---- drawing
+
+
+@dataclass(frozen=True)
+class _Page:
+    """A figure of fixed places: (left, top, width, height) in inches from its upper left corner."""
+
+    figure: Figure
+    height: float
+
+    def axes(self, left: float, top: float, width: float, height: float) -> Axes:
+        axes = self.figure.add_axes(
+            (left / WIDTH, 1 - (top + height) / self.height, width / WIDTH, height / self.height)
+        )
+        axes.spines[:].set_visible(False)
+        axes.patch.set_visible(False)
+        axes.tick_params(length=0, pad=3, labelsize=SMALL)
+        return axes
+
+    def text(self, left: float, top: float, text: str, **how: Any) -> None:
+        self.figure.text(left / WIDTH, 1 - top / self.height, text, va="top", **how)
+
+
+def _draw_trials(figure: Figure, shown: list[_Shown]) -> None:
+    heights = [_height(trial) for trial in shown]
+    page = _Page(figure, sum(heights) + SPACE * (len(shown) - 1))
+    figure.set_layout_engine("none")
+    figure.set_size_inches(WIDTH, page.height)
+    top = 0.0
+    for trial, height in zip(shown, heights, strict=True):
+        _draw_trial(page, trial, top)
+        top += height + SPACE
+
+
+def _lines(trial: _Shown) -> list[str]:
+    return textwrap.wrap(trial.values, TITLE_LETTERS, max_lines=4, placeholder=" ...")
+
+
+def _height(trial: _Shown) -> float:
+    pictures = trial.pictures
+    images = 2 * (HEADING + SPACE / 2) + (2 + len(pictures.traversals)) * IMAGE if len(pictures.originals) else 0.0
+    panels = 2 * HEADING + len(pictures.distances) * PANEL
+    return _title_height(trial) + max(images, panels) + 0.08
+
+
+def _title_height(trial: _Shown) -> float:
+    return 0.28 + LINE * (len(_lines(trial)) + 0.3)
+
+
+def _draw_trial(page: _Page, trial: _Shown, top: float) -> None:
+    pictures = trial.pictures
+    page.text(0.05, top + 0.05, f"{trial.role.capitalize()} trial: {trial.score}", fontweight="bold", fontsize=10)
+    page.text(0.05, top + 0.28, "\n".join(_lines(trial)), fontsize=SMALL, color=GREY)
+    top += _title_height(trial)
+    if len(pictures.originals):
+        _draw_reconstructions(page, pictures, top)
+        _draw_traversals(page, pictures, top + HEADING + SPACE + 2 * IMAGE)
+    if pictures.distances:
+        _draw_distances(page, pictures, top)
+
+
+def _heading(page: _Page, left: float, top: float, text: str) -> None:
+    page.text(left, top + 0.04, text, fontsize=SMALL + 1, color=GREY)
+
+
+def _draw_images(page: _Page, images: np.ndarray, names: list[str], top: float) -> None:
+    """Images (rows, columns, h, w, c), a name at the left of each row."""
+    rows, columns = images.shape[:2]
+    joined = mosaic(images, SIDE)
+    axes = page.axes(LABELS, top, columns * IMAGE, rows * IMAGE)
+    axes.imshow(joined, aspect="auto")
+    apart = (len(joined) + GAP) / rows
+    axes.set_yticks([(row + 0.5) * apart - GAP / 2 for row in range(rows)], names)
+    axes.set_xticks([])
+
+
+def _draw_reconstructions(page: _Page, pictures: Pictures, top: float) -> None:
+    _heading(page, LABELS, top, "Reconstructions")
+    both = np.stack([pictures.originals, pictures.reconstructions])
+    _draw_images(page, both, ["image", "decoded"], top + HEADING)
+
+
+def _draw_traversals(page: _Page, pictures: Pictures, top: float) -> None:
+    _heading(page, LABELS, top, "Latent traversals (KL to the prior)")
+    _draw_images(page, pictures.traversals, latent_labels(pictures), top + HEADING)
+
+
+def _draw_distances(page: _Page, pictures: Pictures, top: float) -> None:
+    """One plot with a square for each matrix."""
+    rows, columns = len(pictures.distances), len(COLUMNS)
+    left = WIDTH - columns * PANEL - 0.05
+    _heading(page, left, top, "Distances along each factor")
+    axes = page.axes(left, top + 2 * HEADING, columns * PANEL, rows * PANEL)
+    for row, stack in enumerate(pictures.distances.values()):
+        for column, matrix in enumerate(stack):
+            _draw_matrix(axes, matrix, row, column)
+    axes.set(xlim=(0, columns), ylim=(rows, 0), aspect="auto")
+    axes.xaxis.tick_top()
+    axes.set_xticks(np.arange(columns) + 0.5, list(HEADERS.values()), color=INK)
+    axes.set_yticks(np.arange(rows) + 0.5, [_wrapped(words(factor)) for factor in pictures.distances])
+
+
+def _draw_matrix(axes: Axes, matrix: np.ndarray, row: int, column: int) -> None:
+    edges = (column + 0.04, column + 0.96, row + 0.96, row + 0.04)
+    axes.imshow(matrix, cmap=SHADES, extent=edges, interpolation="nearest")
+
+
+def _wrapped(name: str) -> str:
+    return "\n".join(textwrap.wrap(name, NAME_LETTERS, max_lines=3, placeholder="..."))
+
+
+KIND = Kind(name="pictures", choose=choose, draw=draw)

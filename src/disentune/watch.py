@@ -1,0 +1,498 @@
+"""A run as it is now, from its folder alone: looking again reads only what has changed. Knows no terminal.
+
+Whoever looks never writes, and a file that vanishes or is cut short under its eyes costs one look at that file: the
+last sound reading stands until the next.
+"""
+
+import json
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple, TypeVar
+
+from disentune import space
+from disentune.config import TrialConfig, flattened
+from disentune.errors import ConfigError
+from disentune.ledger import Run, Status, TrialFolder, is_final
+from disentune.metrics import best_of
+from disentune.results import BROKEN
+from disentune.settings import Asha, Median, Objective, OptunaSearch, Settings
+from disentune.sweepfile import SweepFile
+
+T = TypeVar("T")
+SPEED_WINDOW_S = 300.0
+"""The speed of a trial is that of its last minutes."""
+ENDED_WINDOW_S = 3600.0
+STATES = ("done", "running", "pending", "diverged", "failed")
+MOST_TROUBLES = 5
+LOSS = Objective(metric="loss", mode="min")
+
+
+class Mark(NamedTuple):
+    """What is kept of a row."""
+
+    step: int
+    seconds: float
+    value: float | None
+    overrides: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One trial as last read. `steps` is where it is to end, `value` its objective by the sweep's own rule."""
+
+    id: str
+    arms: tuple[str, ...]
+    seed: Any
+    state: str
+    step: int
+    steps: int
+    seconds: float
+    cause: str
+    changed: float
+    latest: float | None
+    value: float | None
+    speed: float | None
+    point: Mapping[str, Any]
+    """The keys that its arms search over, as they were at its last row."""
+
+    @property
+    def ended(self) -> bool:
+        return self.state not in ("running", "pending")
+
+    @property
+    def left(self) -> int:
+        return 0 if self.ended else max(0, self.steps - self.step)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Trials that ended badly for the same reason: the newest, and how many there are."""
+
+    trial: Seen
+    count: int
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A run at one moment. Without a driver `speed`, `ended_an_hour` and `left_s` are unknown."""
+
+    time: float
+    gone: bool
+    """Someone has removed the run."""
+    live: bool
+    stopping: bool
+    session_s: float | None
+    trials: tuple[Seen, ...]
+    expected: int
+    at_most: bool
+    """A model-based search may ask for fewer trials than expected: equal suggestions run once."""
+    objective: Objective
+    best: Seen | None
+    speed: float | None
+    ended_an_hour: float | None
+    left_s: float | None
+    notes: tuple[str, ...]
+    """What could not be read."""
+
+    @property
+    def states(self) -> dict[str, int]:
+        """Trials that have not begun are pending too."""
+        counts = Counter(trial.state for trial in self.trials)
+        counts["pending"] += max(0, self.expected - len(self.trials))
+        return {state: counts[state] for state in STATES if counts[state]}
+
+    @property
+    def ended(self) -> int:
+        return sum(trial.ended for trial in self.trials)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do. What a model-based search might still have asked for does not count."""
+        begun = bool(self.trials) and self.ended == len(self.trials)
+        return not self.live and begun and (self.at_most or len(self.trials) >= self.expected)
+
+    @property
+    def running(self) -> list[Seen]:
+        """Those that have taken longest first, so that the lines of a table move little."""
+        return sorted((trial for trial in self.trials if trial.state == "running"), key=lambda t: (-t.seconds, t.id))
+
+    @property
+    def troubles(self) -> list[Trouble]:
+        """The newest first; trials of one cause stand together."""
+        by_cause: dict[tuple[str, str], list[Seen]] = {}
+        for trial in sorted(self.trials, key=lambda trial: (-trial.changed, trial.id)):
+            if trial.state in BROKEN:
+                by_cause.setdefault((trial.state, first_line(trial.cause)), []).append(trial)
+        return [Trouble(trials[0], len(trials)) for trials in by_cause.values()]
+
+
+def first_line(cause: str) -> str:
+    return next((line.strip() for line in cause.splitlines() if line.strip()), "")
+
+
+# ---- what the sweep asks for
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a recorded sweep tells about its trials; `steps` maps those known beforehand to where they end."""
+
+    settings: Settings = field(default_factory=Settings)
+    objective: Objective = LOSS
+    steps: Mapping[str, int] = field(default_factory=dict)
+    at_most: int | None = None
+    searched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    note: str = ""
+
+
+def asked(sweep: SweepFile) -> Asked:
+    settings, search = sweep.settings, sweep.settings.search
+    searched = {arm: tuple(space.domains(entries)) for arm, entries in sweep.arms.items()}
+    if isinstance(search, OptunaSearch):
+        first = space.trial_config(next(space.corners(sweep, next(iter(sweep.arms)))), 0)
+        at_most = search.points * len(sweep.seeds) * len(sweep.arms)
+        return Asked(settings, _objective(settings, first), {}, at_most, searched)
+    configs = [point.config for point in space.points(sweep)]
+    steps = {config.id: last_step(config.training.steps, settings) for config in configs}
+    return Asked(settings, _objective(settings, configs[0]), steps, None, searched)
+
+
+def _objective(settings: Settings, config: TrialConfig) -> Objective:
+    """The sweep's own; without one the first metric that its trials evaluate, or else the loss."""
+    if settings.objective:
+        return settings.objective
+    metrics = config.metric_keys()
+    return Objective(metric=metrics[0], mode=best_of(metrics[0])) if metrics else LOSS
+
+
+def last_step(steps: int, settings: Settings) -> int:
+    return min(steps, settings.stop.steps or steps)
+
+
+# ---- reading
+
+
+Place = tuple[int, int, int]
+"""Inode, size and time of a file: they differ whenever its content does."""
+
+
+def _place(path: Path) -> Place | None:
+    """None without a file. OSError when the storage does not answer."""
+    try:
+        stat = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+class _Reader:
+    """One trial's files; each is read again only when it has changed on disk."""
+
+    def __init__(self, folder: TrialFolder, metric: str):
+        self.folder, self.metric = folder, metric
+        self.places: dict[str, Place | None] = {}
+        self.arms: tuple[str, ...] = ()
+        self.flat: dict[str, Any] = {}
+        self.status, self.changed = Status(), 0.0
+        self.marks: list[Mark] = []
+        self.read_to, self.damaged = 0, False
+        self.complaints: dict[str, str] = {}
+        self.last: tuple[Asked, bool, Seen] | None = None
+
+    def refresh(self) -> None:
+        for name, read in (("config.json", self._config), ("status.json", self._status), ("rows.jsonl", self._rows)):
+            try:
+                place = _place(self.folder.path / name)
+                if name not in self.places or place != self.places[name]:
+                    read(place)
+                    self.places[name], self.last = place, None
+                self.complaints.pop(name, None)
+            except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
+                self.complaints[name] = f"{self.folder.path / name} cannot be read now: {first_line(str(error))}"
+
+    def _config(self, place: Place | None) -> None:
+        flat = flattened(self.folder.tree())
+        if type(flat["training.steps"]) is not int:
+            raise TypeError("training.steps is no number")
+        self.flat, self.arms = flat, tuple(map(str, self.folder.arms()))
+
+    def _status(self, place: Place | None) -> None:
+        status = self.folder.status()
+        if not isinstance(status.cause, str) or not math.isfinite(status.seconds):
+            raise TypeError("its cause is no text or its seconds no number")
+        self.status, self.changed = status, place[2] / 1e9 if place else 0.0
+
+    def _rows(self, place: Place | None) -> None:
+        """Rows are only ever appended, so what was read stays; another or a shorter file is read from its start."""
+        before = self.places.get("rows.jsonl")
+        if place is None or before is None or place[0] != before[0] or place[1] < self.read_to:
+            self.marks, self.read_to, self.damaged = [], 0, False
+        if place is None:
+            return
+        with open(self.folder.rows_path, "rb") as file:
+            file.seek(self.read_to)
+            data = file.read()
+        complete = data[: data.rfind(b"\n") + 1]
+        for line in complete.split(b"\n")[:-1]:
+            self._take_in(_mark(line, self.metric))
+        self.read_to += len(complete)
+
+    def _take_in(self, mark: Mark | None) -> None:
+        if mark is None:
+            self.damaged = True
+        elif not self.marks or mark.step > self.marks[-1].step:
+            self.marks.append(mark)
+
+    @property
+    def notes(self) -> list[str]:
+        damage = [f"{self.folder.rows_path} has a damaged line"] if self.damaged else []
+        return [*self.complaints.values(), *damage]
+
+    def seen(self, ask: Asked, live: bool, now: float) -> Seen:
+        """Made anew only when something has changed; a running trial's time goes on by itself."""
+        if self.last is None or self.last[0] is not ask or self.last[1] != live:
+            self.last = (ask, live, self._seen(ask, live))
+        seen = self.last[2]
+        if seen.state != "running":
+            return seen
+        return replace(seen, seconds=seen.seconds + max(0.0, now - self.changed))
+
+    def _seen(self, ask: Asked, live: bool) -> Seen:
+        status, steps = self.status, self.flat["training.steps"]
+        state = self._state(ask.settings, steps, live)
+        reported = self.marks[-1].step if self.marks and state == "running" else 0
+        return Seen(
+            id=self.folder.id,
+            arms=self.arms,
+            seed=self.flat.get("seed"),
+            state=state,
+            step=max(status.step, reported),
+            steps=last_step(steps, ask.settings),
+            seconds=status.seconds,
+            cause=status.cause,
+            changed=self.changed,
+            latest=next((mark.value for mark in reversed(self.marks) if mark.value is not None), None),
+            value=_value(self.marks, ask.objective),
+            speed=_speed([*((mark.step, mark.seconds) for mark in self.marks), (status.step, status.seconds)]),
+            point=self._point(ask),
+        )
+
+    def _state(self, settings: Settings, steps: int, live: bool) -> str:
+        """A trial that a dead driver left as running waits to be resumed, as does one that may now train longer."""
+        if self.status.final:
+            return self.status.state if is_final(self.status, steps, settings) else "pending"
+        return self.status.state if live else "pending"
+
+    def _point(self, ask: Asked) -> dict[str, Any]:
+        flat = {**self.flat, **(self.marks[-1].overrides if self.marks else {})}
+        keys = dict.fromkeys(key for arm in self.arms for key in ask.searched.get(arm, ()))
+        return {key: flat[key] for key in keys if key in flat}
+
+
+def _mark(line: bytes, metric: str) -> Mark | None:
+    """None for a line that is no row."""
+    try:
+        row = json.loads(line)
+        seconds = float(row.get("clock", {}).get("seconds", math.nan))
+        value = row["metrics"].get(metric)
+        overrides = dict(row.get("overrides", {}))
+        number = float(value) if isinstance(value, int | float) else None
+        return Mark(row["step"], seconds, number, overrides) if type(row["step"]) is int else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _value(marks: Sequence[Mark], objective: Objective) -> float | None:
+    """The number by which a trial is ranked; None without a finite one."""
+    values = [mark.value for mark in marks if mark.value is not None]
+    if objective.at == "last":
+        values = values[-1:]
+    finite = [value for value in values if math.isfinite(value)]
+    return (max if objective.mode == "max" else min)(finite, default=None)
+
+
+def _speed(points: Sequence[tuple[int, float]]) -> float | None:
+    """Steps a second over the last minutes of a trial's own clock, which stands still while the trial does."""
+    points = sorted((point for point in [(0, 0.0), *points] if math.isfinite(point[1])), key=lambda p: (p[0], -p[1]))
+    step, seconds = points[-1]
+    before = [point for point in points if seconds - point[1] >= SPEED_WINDOW_S]
+    first_step, first_seconds = before[-1] if before else points[0]
+    return (step - first_step) / (seconds - first_seconds) if step > first_step and seconds > first_seconds else None
+
+
+class Watcher:
+    """Looks at one run again and again."""
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.asked, self.note = Asked(), ""
+        self.sweep_place: Place | None = None
+        self.readers: dict[str, _Reader] = {}
+        self.live = False
+
+    def look(self) -> Picture:
+        with suppress(OSError):  # a storage that does not answer says nothing of the driver
+            self.live = self.run.is_running()  # before the trials, so that the last words of a driver are read
+        self._read_sweep()
+        self._read_trials()
+        now, ask, session_s = time.time(), self.asked, None
+        trials = tuple(reader.seen(ask, self.live, now) for reader in self.readers.values() if reader.flat)
+        if self.live and (began := _quietly(_place, self.run.path / "driver.lock")):
+            session_s = max(0.0, now - began[2] / 1e9)
+        speed, left_s = _pace(ask, trials) if self.live else (None, None)
+        return Picture(
+            time=now,
+            gone=_quietly(Run.exists, self.run) is False,
+            live=self.live,
+            stopping=self.live and bool(_quietly(Path.exists, self.run.stop_path)),
+            session_s=session_s,
+            trials=trials,
+            expected=max(ask.at_most or 0, len(ask.steps.keys() | {trial.id for trial in trials})),
+            at_most=ask.at_most is not None,
+            objective=ask.objective,
+            best=_best(trials, ask.objective),
+            speed=speed,
+            ended_an_hour=_ended_an_hour(trials, now, session_s),
+            left_s=left_s,
+            notes=(*([self.note] if self.note else []), *(n for reader in self.readers.values() for n in reader.notes)),
+        )
+
+    def _read_sweep(self) -> None:
+        place = _quietly(_place, self.run.sweep_path)
+        if place in (None, self.sweep_place):
+            return  # a sweep that has gone leaves what was known of it
+        try:
+            new, self.note, self.sweep_place = asked(self.run.sweep()), "", place
+        except Exception as error:  # a user's own plug-in may fail in any way, and the trials can be seen without
+            new, self.note = self.asked, f"what the sweep asks for is not known: {' '.join(str(error).split())}"
+        if new.objective.metric != self.asked.objective.metric:
+            self.readers = {}
+        self.asked = new
+
+    def _read_trials(self) -> None:
+        try:
+            folders = self.run.trials()
+        except ConfigError:
+            return  # the storage does not answer now
+        known, metric = self.readers, self.asked.objective.metric
+        self.readers = {folder.id: known.get(folder.id) or _Reader(folder, metric) for folder in folders}
+        for reader in self.readers.values():
+            reader.refresh()
+
+
+def _quietly(ask: Callable[[Any], T], path: Any) -> T | None:
+    """None when the storage does not answer."""
+    try:
+        return ask(path)
+    except OSError:
+        return None
+
+
+def looks(run: Run, every_s: float) -> Iterator[Picture]:
+    """The run again and again; the last picture is the one that finds no driver."""
+    watcher = Watcher(run)
+    while True:
+        picture = watcher.look()
+        yield picture
+        if not picture.live:
+            return
+        time.sleep(every_s)
+
+
+# ---- what follows
+
+
+def _best(trials: Sequence[Seen], objective: Objective) -> Seen | None:
+    """As in tables, a trial that failed or diverged does not count."""
+    sign = -1 if objective.mode == "max" else 1
+    ranked = [(sign * trial.value, trial.id, trial) for trial in trials
+              if trial.value is not None and trial.state not in BROKEN]  # fmt: skip
+    return min(ranked)[2] if ranked else None
+
+
+def _ended_an_hour(trials: Sequence[Seen], now: float, session_s: float | None) -> float | None:
+    """By what ended in this session, of the last hour at most."""
+    window = min(session_s or 0.0, ENDED_WINDOW_S)
+    ended = sum(trial.ended and trial.changed >= now - window for trial in trials)
+    return ended / window * 3600 if ended and window else None
+
+
+def _pace(ask: Asked, trials: Sequence[Seen]) -> tuple[float | None, float | None]:
+    """Steps a second of all running trials together, and the seconds left: all steps at this speed, but no less than
+    the slowest running trial needs by itself. A trial that has just begun counts as fast as the others."""
+    running = [trial for trial in trials if trial.state == "running"]
+    known = [trial.speed for trial in running if trial.speed] or [trial.speed for trial in trials if trial.speed]
+    if not running or not known:
+        return None, None
+    speeds = [trial.speed or fmean(known) for trial in running]
+    steps = sum(trial.left for trial in trials) + _steps_of_the_unbegun(ask, trials)
+    longest = max(trial.left / speed for trial, speed in zip(running, speeds, strict=True))
+    return sum(speeds), max(steps / sum(speeds), longest)
+
+
+def _steps_of_the_unbegun(ask: Asked, trials: Sequence[Seen]) -> float:
+    """Of trials that have no folder yet. Where a scheduler cuts trials they are taken to end as the ended ones did."""
+    begun = {trial.id for trial in trials}
+    ends: list[float] = [steps for id, steps in ask.steps.items() if id not in begun]
+    if ask.at_most is not None:
+        ends = [fmean(trial.steps for trial in trials)] * max(0, ask.at_most - len(trials))
+    ended = [trial.step for trial in trials if trial.state == "done"]
+    if ended and isinstance(ask.settings.scheduler, Asha | Median):
+        return fmean(ended) * len(ends)
+    return sum(ends)
+
+
+# ---- what other programs read
+
+
+def as_json(picture: Picture, where: str) -> dict[str, Any]:
+    """One plain object; a number that JSON cannot write is null."""
+    best = picture.best
+    return {
+        "time": picture.time,
+        "running": picture.live,
+        "finished": picture.finished,
+        "trials": picture.expected,
+        "states": picture.states,
+        "steps_per_second": picture.speed,
+        "trials_per_hour": picture.ended_an_hour,
+        "seconds_left": picture.left_s,
+        "metric": picture.objective.metric,
+        "best": None if best is None else {**_trial_json(best), "value": best.value, "point": dict(best.point)},
+        "running_trials": [_trial_json(trial) for trial in picture.running],
+        "troubles": [_trouble_json(trouble, where) for trouble in picture.troubles[:MOST_TROUBLES]],
+        "notes": list(picture.notes),
+    }
+
+
+def _trial_json(trial: Seen) -> dict[str, Any]:
+    finite = trial.latest is not None and math.isfinite(trial.latest)
+    return {
+        "trial_id": trial.id,
+        "arms": list(trial.arms),
+        "seed": trial.seed,
+        "state": trial.state,
+        "step": trial.step,
+        "steps": trial.steps,
+        "seconds": trial.seconds,
+        "value": trial.latest if finite else None,
+    }
+
+
+def _trouble_json(trouble: Trouble, where: str) -> dict[str, Any]:
+    trial = trouble.trial
+    cause, path = first_line(trial.cause), status_path(where, trial.id)
+    return {"trial_id": trial.id, "state": trial.state, "step": trial.step, "cause": cause, "count": trouble.count,
+            "path": path}  # fmt: skip
+
+
+def status_path(where: str, trial_id: str) -> str:
+    """Where a trial's cause stands in full."""
+    return os.path.join(where, "trials", trial_id, "status.json")

@@ -1,0 +1,261 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from disentune.figures import Curves
+from disentune.report import canvas
+from disentune.report.curves import KIND
+from disentune.report.scores import NothingToDraw, Scores
+from disentune.results import read
+from disentune.settings import Objective
+from run_examples import STEPS, quick_trial, study
+
+
+@pytest.fixture
+def scores(make_run):
+    maker = make_run()
+    study(maker, seeds=2)
+    return scores_of(maker)
+
+
+def scores_of(maker, mode="max", metric="mig"):
+    return Scores(read(maker.run), Objective(metric=metric, mode=mode))
+
+
+def course(*values, every=100, first=1):
+    return [{"step": every * (i + first), "mig": value, "loss": 1 - value} for i, value in enumerate(values)]
+
+
+def drawn(scores, **asked):
+    with canvas.style():
+        figure = canvas.figure()
+        caption = KIND.draw(figure, scores, Curves(**asked))
+        figure.draw_without_rendering()
+    return figure, caption
+
+
+def means(figure):
+    """Of each line with a label: its steps and values."""
+    lines = [line for line in figure.axes[0].lines if not line.get_label().startswith("_")]
+    return {line.get_label(): (line.get_xdata().tolist(), line.get_ydata().tolist()) for line in lines}
+
+
+def band(figure, number=0):
+    """The lowest and the highest of a band at each of its steps."""
+    points = pd.DataFrame(figure.axes[0].collections[number].get_paths()[0].vertices, columns=["step", "value"])
+    return points.groupby("step")["value"].agg(["min", "max"])
+
+
+def thin(figure):
+    return [line for line in figure.axes[0].lines if line.get_label().startswith("_")]
+
+
+# ---- mean and spread
+
+
+def test_line_and_band_are_mean_and_sd_of_the_trials_that_agree(scores):
+    figure, _ = drawn(scores, by="framework.name")
+    rows = scores.results.rows
+    for number, name in enumerate(["ada_gvae", "beta_vae"]):
+        expected = rows[rows["framework.name"] == name].groupby("step")["mig"].agg(["mean", "std"])
+        steps, values = means(figure)[f"{name} (n = 64)"]
+        assert steps == list(STEPS)
+        assert values == pytest.approx(expected["mean"].tolist())
+        found = band(figure, number)
+        assert found["min"].tolist() == pytest.approx((expected["mean"] - expected["std"]).tolist())
+        assert found["max"].tolist() == pytest.approx((expected["mean"] + expected["std"]).tolist())
+
+
+def test_a_trial_that_stopped_early_counts_as_far_as_it_came(make_run):
+    maker = make_run()
+    quick_trial(maker, course(0.1, 0.2, 0.3), seed=0)
+    quick_trial(maker, course(0.3), seed=1)
+    figure, caption = drawn(scores_of(maker))
+    assert means(figure)["(n = 2)"] == ([100, 200, 300], pytest.approx([0.2, 0.2, 0.3]))
+    assert "Trials that end before others of their line (1) count only as far as they came." in caption.text
+    assert band(figure).index.tolist() == [100]  # beyond it a single trial has no spread
+
+
+def test_trials_that_reported_at_other_steps_do_not_make_the_mean_jump(make_run):
+    maker = make_run()
+    quick_trial(maker, course(0.0, 0.2, 0.4), seed=0)
+    quick_trial(maker, [{"step": 100, "mig": 1.0}, {"step": 300, "mig": 1.0}], seed=1)
+    # at 200 the second is between its rows, at 1.0: (0.2 + 1.0) / 2 and not 0.2
+    assert means(drawn(scores_of(maker))[0])["(n = 2)"] == ([100, 200, 300], pytest.approx([0.5, 0.6, 0.7]))
+
+
+def test_rows_without_a_number_are_no_points(make_run):
+    maker = make_run()
+    quick_trial(maker, course(0.1, float("nan"), float("inf"), 0.4))
+    assert means(drawn(scores_of(maker))[0])["(n = 1)"] == ([100, 400], [0.1, 0.4])
+
+
+def test_single_trials_are_thin_lines_while_they_are_few(make_run):
+    maker = make_run()
+    for seed in range(60):
+        quick_trial(maker, course(0.1 * seed, 0.2), seed=seed)
+    figure, caption = drawn(scores_of(maker))
+    assert sorted(line.get_ydata()[0] for line in thin(figure)) == pytest.approx([0.1 * seed for seed in range(60)])
+    assert "thin: each trial" in caption.text
+    quick_trial(maker, course(0.1, 0.2), seed=60)
+    figure, caption = drawn(scores_of(maker))
+    assert thin(figure) == []
+    assert "thin" not in caption.text
+
+
+def test_failed_and_diverged_trials_are_left_out_and_it_is_said(make_run):
+    maker = make_run()
+    quick_trial(maker, course(0.1, 0.2), seed=0)
+    quick_trial(maker, course(9.0, 9.0), seed=1, status="diverged")
+    figure, caption = drawn(scores_of(maker))
+    assert means(figure) == {"(n = 1)": ([100, 200], [0.1, 0.2])}
+    assert "Left out: trials that failed or diverged (1)." in caption.text
+
+
+def test_many_steps_are_thinned_with_both_ends_kept(make_run):
+    maker = make_run()
+    quick_trial(maker, [{"step": i, "mig": i / 1000} for i in range(1, 1001)])
+    steps, values = means(drawn(scores_of(maker))[0])["(n = 1)"]
+    assert (len(steps), steps[0], steps[-1]) == (400, 1, 1000)
+    assert values == pytest.approx(np.array(steps) / 1000)
+
+
+# ---- groups
+
+
+def test_lines_are_arms_and_the_names_that_vary_inside_them(scores):
+    found = means(drawn(scores)[0])
+    assert len(found) == 8
+    assert next(iter(found)) == "plain · xy_object · ada_gvae (n = 16)"
+    assert list(found)[-1] == "overlapping · xysquares · beta_vae (n = 16)"
+
+
+def test_eight_lines_are_told_apart(scores):
+    lines = [line for line in drawn(scores)[0].axes[0].lines if not line.get_label().startswith("_")]
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 8
+
+
+def test_a_number_that_alone_varies_divides_the_lines(make_run):
+    maker = make_run()
+    for beta in (0.1, 0.01):
+        quick_trial(maker, course(beta, 2 * beta), framework__beta=beta)
+    found = means(drawn(scores_of(maker))[0])
+    assert found == {"beta 0.01 (n = 1)": ([100, 200], [0.01, 0.02]), "beta 0.1 (n = 1)": ([100, 200], [0.1, 0.2])}
+
+
+def test_of_many_groups_those_with_most_trials_are_shown_in_the_order_of_their_values(make_run):
+    maker = make_run()
+    for latents in range(2, 12):
+        for seed in range({4: 1, 5: 1, 9: 3}.get(latents, 2)):
+            quick_trial(maker, course(0.1, 0.2), model__latents=latents, seed=seed)
+    figure, caption = drawn(scores_of(maker), by="model.latents")
+    assert list(means(figure)) == [f"latents {n} (n = {3 if n == 9 else 2})" for n in (2, 3, 6, 7, 8, 9, 10, 11)]
+    assert "Of 10 groups the 8 with most trials are shown." in caption.text
+
+
+def test_trials_without_the_key_are_a_group(make_run):
+    maker = make_run()
+    quick_trial(maker, course(0.1, 0.2))
+    quick_trial(maker, course(0.3, 0.4), recon__name="overlap", recon__radius=11, recon__alpha=9.0)
+    assert list(means(drawn(scores_of(maker), by="recon.radius")[0])) == ["radius 11 (n = 1)", "radius - (n = 1)"]
+
+
+def test_many_numbers_are_taken_in_ranges(make_run):
+    maker = make_run()
+    for i in range(40):
+        quick_trial(maker, course(0.1, 0.2), framework__beta=2.0**i)
+    figure, caption = drawn(scores_of(maker), by="framework.beta")
+    assert len(means(figure)) == 8
+    assert "in ranges" in caption.text
+
+
+def test_a_key_that_no_trial_has_is_said(scores):
+    with pytest.raises(NothingToDraw, match=r"no trial has the key framework\.gamma"):
+        drawn(scores, by="framework.gamma")
+
+
+# ---- words
+
+
+def test_axes_tell_the_number_and_which_direction_is_better(scores):
+    axes = drawn(scores)[0].axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("training step", "MIG (higher is better)")
+    assert drawn(scores, metric="loss")[0].axes[0].get_ylabel() == "loss (lower is better)"
+    assert drawn(scores)[1].title == "MIG during training"
+
+
+def test_the_legend_is_below_the_axes(scores):
+    with canvas.style():
+        figure = canvas.figure()
+        KIND.draw(figure, scores, Curves())
+        figure.draw_without_rendering()
+        assert figure.legends[0].get_window_extent().y1 <= figure.axes[0].get_window_extent().y0
+        assert len(figure.legends[0].get_texts()) == 8
+
+
+@pytest.mark.parametrize(("losses", "scale"), [((99.0, 1.0), "log"), ((4.0, 1.0), "linear"), ((99.0, -1.0), "linear")])
+def test_a_loss_over_magnitudes_has_a_logarithmic_axis(make_run, losses, scale):
+    maker = make_run()
+    for seed in range(2):
+        quick_trial(maker, [{"step": i, "loss": loss * (1 + 3 * seed)} for i, loss in enumerate(losses)], seed=seed)
+    axes = drawn(scores_of(maker), metric="loss")[0].axes[0]
+    assert axes.get_yscale() == scale
+    assert axes.get_ylim()[0] > (0.5 if scale == "log" else -100)
+
+
+def test_a_score_over_magnitudes_has_not(make_run):
+    maker = make_run()
+    quick_trial(maker, course(0.001, 0.9))
+    assert drawn(scores_of(maker))[0].axes[0].get_yscale() == "linear"
+
+
+# ---- choices and odd runs
+
+
+def test_the_objective_and_the_loss_are_chosen(scores):
+    assert KIND.choose(scores) == [Curves(metric="mig"), Curves(metric="loss")]
+    only_loss = Scores(scores.results, Objective(metric="loss", mode="min"))
+    assert KIND.choose(only_loss) == [Curves(metric="loss")]
+
+
+def test_one_step_is_no_curve_but_can_be_drawn(make_run):
+    maker = make_run()
+    for seed in range(2):
+        quick_trial(maker, course(0.1 * (seed + 1)), seed=seed)
+    scores = scores_of(maker)
+    assert KIND.choose(scores) == []
+    line = drawn(scores)[0].axes[0].lines[-1]
+    assert line.get_ydata().tolist() == pytest.approx([0.15])
+    assert line.get_marker() == "o"
+
+
+def test_runs_without_numbers_choose_nothing_and_say_why(make_run):
+    empty, failed, nan = make_run("empty"), make_run("failed"), make_run("nan")
+    quick_trial(failed, course(0.1, 0.2), status="failed")
+    quick_trial(nan, course(float("nan"), float("nan")), status="running")
+    for maker in (empty, failed, nan):
+        assert KIND.choose(scores_of(maker)) == []
+        with pytest.raises(NothingToDraw, match="no trial has reported mig yet"):
+            drawn(scores_of(maker))
+
+
+def test_odd_names_are_drawn_as_they_are(make_run):
+    maker = make_run()
+    for arm in ("a $x^$ <script>", "é β " + "long " * 20):
+        quick_trial(maker, course(0.1, 0.2), arm, seed=len(arm))
+    found = list(means(drawn(scores_of(maker))[0]))
+    assert found == ["a $x^$ <script> (n = 1)", "é β long long long long… (n = 1)"]
+
+
+def test_equal_rows_give_equal_files(make_run):
+    maker = make_run()
+    study(maker, seeds=1)
+    files = []
+    for _ in range(2):
+        with canvas.style():
+            figure = canvas.figure()
+            KIND.draw(figure, scores_of(maker), Curves())
+            files.append((canvas.png(figure), canvas.svg(figure)))
+    assert files[0] == files[1]
+    assert files[0][0].startswith(b"\x89PNG")
+    assert files[0][1].startswith("<svg")
