@@ -373,13 +373,12 @@ def test_a_divergence_that_did_not_come_again_is_a_difference(disentune, finishe
     )
 
 
-@pytest.mark.parametrize("without_rows", [False, True])
-def test_a_trial_that_a_population_changed_is_not_repeated(disentune, tmp_path, without_rows):
+@pytest.mark.parametrize("known_by", ["rows", "generations"])
+def test_a_trial_that_a_population_changed_is_not_repeated(disentune, tmp_path, known_by):
     run = Run(tmp_path / "runs" / "tiny" / "main")
     simulate(run, sweep_file(tmp_path, "random", "pbt"), np.random.default_rng(0))
     changed = next(trial for trial in run.trials() if any("overrides" in row for row in trial.rows()))
-    if without_rows:
-        changed.rows_path.unlink()
+    (changed.rows_path if known_by == "generations" else run.path / "population.json").unlink()
     code, out, err = disentune("train", changed.path)
     assert (code, out) == (2, "")
     assert f"trial {changed.id} cannot be repeated by itself: by step " in err

@@ -18,7 +18,7 @@ import typer
 
 from disentune import cli_data, cli_report, cli_wandb
 from disentune.errors import ConfigError, DisentuneError
-from disentune.terminal import PLAIN_INTERVAL_S, AsJson, err, out, print_json, progress_bar
+from disentune.terminal import PLAIN_INTERVAL_S, AsJson, err, out, print_json, progress_bar, shown
 
 app = typer.Typer(
     name="disentune",
@@ -231,14 +231,9 @@ def _show_plan(planned: Any, estimate: Any, run: Any, sweep: Any) -> None:
         out,
         planned,
         estimate,
-        _shown(run.path),
+        shown(run.path),
         min(slots, sweep.settings.resources.concurrent or slots) if slots else None,
     )
-
-
-def _shown(path: Path) -> str:
-    """A path as the user would type it."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 @app.command()
@@ -302,8 +297,8 @@ def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str
     _assert_writable(run.path)
     _prepare_data(missing)
     if place is not None:
-        out.print(place.line(_shown(run.path)), markup=False)
-    again = shlex.join(["disentune", *sys.argv[1:]]) if only or limit else f"disentune resume {_shown(run.path)}"
+        out.print(place.line(shown(run.path)), markup=False)
+    again = shlex.join(["disentune", *sys.argv[1:]]) if only or limit else f"disentune resume {shown(run.path)}"
     objective = sweep.settings.objective.metric if sweep.settings.objective else None
     try:
         with LiveProgress(out, objective, planned.new + len(planned.continuing)) as progress:
@@ -312,7 +307,7 @@ def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str
         out.print(f"ended at once; the work since the last checkpoints is lost. Go on with:\n  {again}", markup=False)
         raise typer.Exit(INTERRUPTED) from None
     if place is not None:
-        cli_wandb.show_arrival(run, place, _shown(run.path))
+        cli_wandb.show_arrival(run, place, shown(run.path))
     if ending.interrupted:
         out.print(f"stopped ({ending.interrupted}); every trial is checkpointed. Go on with:\n  {again}", markup=False)
         by_budget = ending.interrupted.startswith("stop.")
@@ -358,9 +353,9 @@ def _summary(run: Any) -> None:
         out.print(f"\n[bold]{objective.metric}[/], last value of each trial, over seeds:")
         out.print(frame_table(table, list(table.columns), 30))
         _show_failures(loaded)
-        out.print(f"\nfigure: {_shown(_figure(loaded, objective))}", markup=False)
-    here = _shown(run.path)
-    out.print(f"rows:   {_shown(run.parquet_path)}\n\nnext:", markup=False)
+        out.print(f"\nfigure: {shown(_figure(loaded, objective))}", markup=False)
+    here = shown(run.path)
+    out.print(f"rows:   {shown(run.parquet_path)}\n\nnext:", markup=False)
     out.print(f"  disentune report {here}", markup=False)
     out.print(f"  disentune results {here}", markup=False)
 
@@ -415,9 +410,9 @@ def status(
     if as_json:
         print_json({"running": live, "trials": [_status_json(*trial) for trial in trials]})
         return
-    show_status(out, _shown(found.path), live, trials, Watcher(found).look())
+    show_status(out, shown(found.path), live, trials, Watcher(found).look())
     if not live and any(not state.final for _, state, _ in trials):
-        out.print(f"go on with: disentune resume {shlex.quote(_shown(found.path))}", markup=False)
+        out.print(f"go on with: disentune resume {shlex.quote(shown(found.path))}", markup=False)
 
 
 SHORTEST_S, LONGEST_S = 0.1, 86400.0
@@ -434,10 +429,10 @@ def _watch(run: str, storage: Path, every: float | None, as_json: bool) -> None:
     usual = TERMINAL_INTERVAL_S if out.is_terminal else PLAIN_INTERVAL_S
     pictures = looks(found, usual if every is None else every)
     if not as_json:
-        display.watch(out, pictures, _shown(found.path))
+        display.watch(out, pictures, shown(found.path))
         return
     for picture in pictures:
-        print(json.dumps(picture_json(picture, _shown(found.path)), allow_nan=False), flush=True)  # noqa: T201
+        print(json.dumps(picture_json(picture, shown(found.path)), allow_nan=False), flush=True)  # noqa: T201
 
 
 def _status_json(folder: Any, status: Any, steps: int) -> dict[str, Any]:
@@ -469,7 +464,7 @@ def results(
     elif csv:
         loaded.rows.to_csv(sys.stdout, index=False)
     elif parquet:
-        out.print(_shown(tables.write_parquet(loaded)), markup=False)
+        out.print(shown(tables.write_parquet(loaded)), markup=False)
     elif loaded.rows.empty:
         out.print("no rows yet")
     else:
@@ -735,7 +730,7 @@ def _trial_folder(path: Path) -> Any:
         return folder
     trials = Run(folder.path).trials()
     example = trials[0].path if trials else Path("runs/SWEEP/RUN/trials/ID")
-    raise ConfigError(f"{path} is no trial's folder, for it has no config.json; name one such as {_shown(example)}")
+    raise ConfigError(f"{path} is no trial's folder, for it has no config.json; name one such as {shown(example)}")
 
 
 def _refuse_population(run: Any, trial_id: str, recorded: list[dict[str, Any]]) -> None:

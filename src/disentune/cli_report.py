@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from disentune.terminal import AsJson, out, print_json, progress_bar
+from disentune.terminal import AsJson, out, print_json, progress_bar, shown
 
 
 def report(
@@ -35,7 +35,7 @@ def report(
 
     results = read(find_run(run, storage))
     with progress_bar() as say:
-        made = page.write(results, _shown(results.run.path), datetime.now(UTC), say)
+        made = page.write(results, shown(results.run.path), datetime.now(UTC), say)
     at_wandb = _wandb_report(results) if wandb else None
     if as_json:
         print_json(_as_json(made) | ({"wandb": asdict(at_wandb)} if at_wandb else {}))
@@ -44,7 +44,7 @@ def report(
     if at_wandb and at_wandb.url:
         out.print(f"W&B:     {at_wandb.url}", markup=False)
     elif at_wandb:
-        out.print(f"W&B:     {_shown(Path(at_wandb.file))} (not sent: {at_wandb.reason})", markup=False)
+        out.print(f"W&B:     {shown(Path(at_wandb.file))} (not sent: {at_wandb.reason})", markup=False)
 
 
 def _wandb_report(results: Any) -> Any:
@@ -54,20 +54,18 @@ def _wandb_report(results: Any) -> Any:
     from disentune.wandb_report import make
 
     sweep = results.run.sweep()
-    said = sweep.settings.wandb or Wandb()
-    asked = said if said.mode == "offline" else said.model_copy(update={"mode": "auto"})
-    place = connection(asked, sweep.name, results.run.name) or connection(
-        asked.model_copy(update={"mode": "offline"}), sweep.name, results.run.name
-    )
-    return make(results, place)
+    asked = sweep.settings.wandb or Wandb()
+    tried = (asked.model_copy(update={"mode": mode}) for mode in ("auto", "offline"))
+    places = (connection(one, sweep.name, results.run.name) for one in tried)
+    return make(results, next(place for place in places if place is not None))
 
 
 def _as_json(made: Any) -> dict[str, Any]:
     drawn = [one for one in made.drawings if not one.reason]
     return {
-        "page": _shown(made.page),
+        "page": shown(made.page),
         "figures": [
-            {"name": one.name, "title": one.title, **{end: _shown(made.figure(one, end)) for end in ("png", "svg")}}
+            {"name": one.name, "title": one.title, **{end: shown(made.figure(one, end)) for end in ("png", "svg")}}
             for one in drawn
         ],
         "left_out": [{"name": one.name, "reason": one.reason} for one in made.drawings if one.reason],
@@ -80,10 +78,5 @@ def _show(made: Any) -> None:
             out.print(f"note: {one.title}: {one.reason}", markup=False)
     count = sum(not one.reason for one in made.drawings)
     plural = "" if count == 1 else "s"
-    out.print(f"page:    {_shown(made.page)}", markup=False)
-    out.print(f"figures: {_shown(made.page.parent / 'figures')} ({count} figure{plural}, PNG and SVG)", markup=False)
-
-
-def _shown(path: Path) -> str:
-    """A path as the user would type it."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    out.print(f"page:    {shown(made.page)}", markup=False)
+    out.print(f"figures: {shown(made.page.parent / 'figures')} ({count} figure{plural}, PNG and SVG)", markup=False)

@@ -19,21 +19,11 @@ from disentune.plan import Cost, Plan
 from disentune.planner import Planner, Trial
 from disentune.results import BROKEN
 from disentune.space import domains
-from disentune.terminal import PLAIN_INTERVAL_S
+from disentune.terminal import PLAIN_INTERVAL_S, duration
 from disentune.watch import MOST_TROUBLES, Picture, Seen, Trouble, first_line, status_path
 
 T = TypeVar("T")
 REDRAW_S = 0.5
-
-
-def duration(seconds: float) -> str:
-    """`45 s`, `3 min 20 s`, `2 h 05 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
 def clock(seconds: float) -> str:

@@ -104,7 +104,8 @@ def launch(
     connection: Connection | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Ending:
-    """Runs what is unfinished, and streams it to W&B where a connection says so. Raises ConfigError when another driver holds the run or the resources do not exist."""
+    """Runs what is unfinished, and streams it to W&B where there is a connection. Raises ConfigError when another
+    driver holds the run or the resources do not exist."""
     if not address:
         _assert_enough({"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()}, sweep.settings.resources)
         _assert_compiler(sweep)

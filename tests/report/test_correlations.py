@@ -161,7 +161,7 @@ def test_named_metrics_are_drawn_in_their_order_and_absent_ones_said(make_run):
     scores = one_dataset(make_run(), mig=[1, 2, 3, 4], sap=[1, 3, 2, 4], irs=[4, 3, 1, 2])
     figure, caption, _ = drawn(scores, metrics=["irs", "udr", "mig"])
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["IRS", "MIG"]
-    assert "No trial has udr." in caption.text
+    assert "No trial has UDR." in caption.text
 
 
 def test_of_many_metrics_the_first_are_drawn(make_run):

@@ -157,7 +157,7 @@ def test_trials_without_the_key_are_a_group(make_run):
     maker = make_run()
     quick_trial(maker, course(0.1, 0.2))
     quick_trial(maker, course(0.3, 0.4), recon__name="overlap", recon__radius=11, recon__alpha=9.0)
-    assert list(means(drawn(scores_of(maker), by="recon.radius")[0])) == ["radius 11 (n = 1)", "radius - (n = 1)"]
+    assert list(means(drawn(scores_of(maker), by="recon.radius")[0])) == ["radius 11 (n = 1)", "radius (none) (n = 1)"]
 
 
 def test_many_numbers_are_taken_in_ranges(make_run):

@@ -5,7 +5,8 @@ from matplotlib.patches import Rectangle
 
 from disentune.figures import HeatMap
 from disentune.report import canvas
-from disentune.report.heat_map import KIND, brief, lightness, places, swept, titles
+from disentune.report.heat_map import KIND
+from disentune.report.places import brief, lightness, places, swept, titles
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.results import read
 from disentune.settings import Objective
@@ -181,9 +182,9 @@ def test_missing_values_have_the_last_place(make_run):
         for beta in (1.0, 2.0):
             quick_trial(maker, [{"step": 1, "mig": 0.1 * (radius or 0)}], framework__beta=beta, **loss)
     figure, caption, cells = drawn(scores_of(maker), x="recon.radius", y="framework.beta")
-    assert ticks(figure.axes[0].xaxis) == ["3", "11", "-"]
+    assert ticks(figure.axes[0].xaxis) == ["3", "11", "(none)"]
     assert cells[0] == pytest.approx([0.3, 1.1, 0.0])
-    assert "-: the trial has no such key." in caption.text
+    assert "(none): the trial has no such key." in caption.text
 
 
 def test_many_numbers_are_taken_in_ranges_of_equal_counts(make_run):

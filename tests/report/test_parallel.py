@@ -135,8 +135,8 @@ def test_missing_values_stand_apart_and_it_is_said(make_run):
         quick_trial(maker, [{"step": 1, "mig": float(radius or 0)}], **loss)
     figure, caption = drawn(scores_of(maker), keys=["recon.radius"])
     assert lines(figure)[:, 0].tolist() == [NOWHERE, 0.0, 1.0]
-    assert ticks(figure, 0) == {NOWHERE: "-", 0.0: "3", 1.0: "11"}
-    assert "-: the trial has no such key." in caption.text
+    assert ticks(figure, 0) == {NOWHERE: "(none)", 0.0: "3", 1.0: "11"}
+    assert "(none): the trial has no such key." in caption.text
     assert figure.axes[0].get_ylim()[0] < NOWHERE
 
 

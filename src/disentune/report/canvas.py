@@ -22,7 +22,9 @@ DIVERGING = "RdBu_r"
 """Of numbers with a sign."""
 WIDTH = 7.0
 """Inches of a usual figure; a phone shows it whole, a page two beside each other."""
-ABBREVIATIONS = ("mig", "dci", "sap", "irs", "kl", "tc", "mcc", "mse", "bce", "vae", "gvae", "ae")
+ABBREVIATIONS = ("mig", "dci", "sap", "irs", "kl", "tc", "mcc", "mse", "bce", "vae", "gvae", "ae", "udr")
+MISSING = "(none)"
+"""Where trials stand that do not have a key: another plug-in's parameter, or null."""
 LOG_SPAN = 20
 """Numbers above 0 whose largest is more than so many times their smallest stand on a logarithmic axis."""
 

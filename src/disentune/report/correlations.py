@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from disentune.figures import Correlations
 from disentune.report.canvas import DIVERGING, WIDTH, words
-from disentune.report.heat_map import brief, matrix, write
 from disentune.report.kind import Caption, Kind
+from disentune.report.places import brief, matrix, write
 from disentune.report.scores import NothingToDraw, Scores
 
 FEWEST = 4

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from disentune.figures import Curves
-from disentune.report.canvas import LOG_SPAN, PALETTE, WIDTH, tidy, words
-from disentune.report.heat_map import MISSING, Places, places, refuse_absent
+from disentune.report.canvas import LOG_SPAN, MISSING, PALETTE, WIDTH, tidy, words
 from disentune.report.kind import Caption, Kind
+from disentune.report.places import Places, places, refuse_absent
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.results import varying_keys
 

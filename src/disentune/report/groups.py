@@ -14,13 +14,11 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
 from disentune.errors import did_you_mean
-from disentune.report.canvas import GREY, LOG_SPAN, PALETTE, WIDTH, colours, log_where_wide, tidy, words
+from disentune.report.canvas import GREY, LOG_SPAN, MISSING, PALETTE, WIDTH, colours, log_where_wide, tidy, words
 from disentune.report.kind import Caption
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.results import config_keys
 
-MISSING = "(none)"
-"""Stands where a trial has no value of a key: its plug-in knows no such parameter, or it is null."""
 MOST_SERIES = len(PALETTE)
 """So that no colour means two things."""
 MOST_PLACES = 12

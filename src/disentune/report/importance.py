@@ -21,8 +21,8 @@ from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
 from disentune.figures import Importance
 from disentune.report.canvas import FAINT, GREY, PALETTE, WIDTH, words
-from disentune.report.heat_map import brief, places, swept, titles
 from disentune.report.kind import Caption, Kind
+from disentune.report.places import brief, places, swept, titles
 from disentune.report.scores import NothingToDraw, Scores
 
 FEWEST = 8

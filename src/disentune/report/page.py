@@ -29,6 +29,7 @@ from disentune.ledger import Run, Status, write_atomically
 from disentune.report import KINDS, canvas
 from disentune.report.canvas import words
 from disentune.report.kind import Kind
+from disentune.report.places import titles
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.results import (
     BROKEN,
@@ -45,6 +46,7 @@ from disentune.results import (
     varying_keys,
 )
 from disentune.settings import Objective, OptunaSearch
+from disentune.terminal import duration
 
 HERE = Path(__file__).parent
 WIDE = 1.3 * canvas.WIDTH
@@ -192,20 +194,6 @@ def columns(found: Mapping[str, list[Cell]], extra: Iterable[str] = ()) -> list[
 
 def _is_numeric(found: Iterable[Cell]) -> bool:
     return all(one.order for one in found if one.text != MISSING)
-
-
-def titles(keys: Sequence[str]) -> list[str]:
-    """Keys as readers say them; whole where two would read the same."""
-    counts = Counter(words(key) for key in keys)
-    return [words(key) if counts[words(key)] == 1 else key for key in keys]
-
-
-def duration(seconds: float) -> str:
-    """`45 s`, `3 min 20 s`, `2 h 05 min`."""
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
-    return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"
 
 
 # ---- trials

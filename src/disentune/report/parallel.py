@@ -18,9 +18,9 @@ from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
 from disentune.figures import Parallel
-from disentune.report.canvas import FAINT, INK, LOG_SPAN, SHADES, WIDTH, words
-from disentune.report.heat_map import MISSING, brief, range_of, refuse_absent, swept, titles
+from disentune.report.canvas import FAINT, INK, LOG_SPAN, MISSING, SHADES, WIDTH, words
 from disentune.report.kind import Caption, Kind
+from disentune.report.places import brief, range_of, refuse_absent, swept, titles
 from disentune.report.scores import NothingToDraw, Scores
 
 MOST_AXES = 8
