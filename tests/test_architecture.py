@@ -71,6 +71,12 @@ def test_only_the_edge_imports_ray(path):
     assert not knows_ray or top(path) in EDGE
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_its_own_edge_imports_wandb(path):
+    knows_wandb = any(name.split(".")[0] in ("wandb", "wandb_workspaces") for name in imported(path))
+    assert not knows_wandb or top(path) in ("tracking", "wandb_report")
+
+
 def test_the_edge_knows_nothing_of_vaes():
     inside = {"training", "evaluation", "data", "models", "recon", "frameworks", "metrics", "gaussian"}
     for path in FILES:
