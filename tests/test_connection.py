@@ -45,7 +45,7 @@ def test_what_the_sweep_says_stands_above_the_environment(nowhere):
 
 
 def test_online_without_a_key_is_refused_before_anything_starts(nowhere):
-    with pytest.raises(ConfigError, match=r"wandb\.mode: online needs a key .* run: wandb login"):
+    with pytest.raises(ConfigError, match=r"needs a key .* run: wandb login"):
         made(Wandb(mode="online"), nowhere)
 
 

@@ -469,3 +469,25 @@ def test_a_sound_file_is_read_and_checked_at_once(sweep):
     assert space.read(path).arms == read.arms
     with pytest.raises(ConfigError, match=r"--set framework\.beta"):
         space.read(path, ["framework.beta=-1"])
+
+
+@pytest.mark.parametrize(
+    ("figure", "text"),
+    [
+        ({"name": "violins", "metric": "migg"}, "figures.0 (violins): unknown metric 'migg'. Did you mean 'mig'?"),
+        ({"name": "trend", "x": "framework.bet"}, "unknown key 'framework.bet'. Did you mean 'framework.beta'?"),
+        ({"name": "trend", "x": "recon.name"}, "x: must be a key of numbers, but recon.name can be mse"),
+        ({"name": "heat_map", "x": "seed", "y": "seed"}, "x and y are both seed; name two keys"),
+        ({"name": "curves", "only": "framework.bet == 3"}, "only 'framework.bet == 3': unknown key"),
+        ({"name": "curves", "only": "seed ="}, "figures.0 (curves): only"),
+    ],
+)
+def test_a_figure_that_can_never_be_drawn_is_refused_before_anything_starts(refusal, figure, text):
+    (found,) = refusal(figures=[figure])
+    assert text in found
+
+
+def test_figures_of_what_trials_report_are_accepted(sweep):
+    names = ["mig", "mig_max", "loss", "kl_sum"]
+    space.check(sweep(figures=[{"name": "curves", "metric": name, "only": "seed < 2"} for name in names]))
+    space.check(sweep(figures=[{"name": "heat_map", "x": "arm", "y": "framework.beta"}]))

@@ -7,7 +7,7 @@ import pytest
 from disentune import documents, space
 from disentune.errors import ConfigError
 from disentune.frameworks import FRAMEWORKS
-from disentune.sweepfile import Domain, read_sweep
+from disentune.sweepfile import Domain, parse_sweep, read_sweep
 
 TRIAL = """\
 trial:
@@ -365,7 +365,7 @@ def test_a_file_that_is_no_mapping_is_refused(sweep, text):
         ("scheduler: {name: asha}\n", "scheduler.grace: is required, but not set"),
         ("scheduler: {name: pbt, every: 1, keys: [model.latents]}\n", "'model.latents' cannot change during training"),
         ("resources: {gpu: 1.5}\n", "must be a fraction of one GPU or a whole number of GPUs, got 1.5"),
-        ("search: 5\n", "search.name: must be one of grid, random, optuna, got None"),
+        ("search: 5\n", "search.name: must be one of grid, random, optuna, got 5"),
     ],
 )
 def test_a_wrong_line_is_named(refusal, text, words):
@@ -462,3 +462,55 @@ def test_a_resolved_sweep_needs_no_search_space_file(sweep, folder):
 
 def test_a_hundred_thousand_seeds_resolve_to_one_number(sweep):
     assert sweep("seeds: 100000\n").resolved()["seeds"] == 100000
+
+
+# ---- what is seen of a sweep
+
+
+SEEN = """trial: {dataset.name: xysquares}
+figures:
+  - violins
+  - {name: violns}
+  - {name: trend, z: 1}
+  - 7
+"""
+
+
+def test_each_figure_is_named_with_its_place_and_line(tmp_path):
+    (tmp_path / "a.yaml").write_text(SEEN)
+    _, problems = parse_sweep(tmp_path / "a.yaml")
+    found = {problem.where.rpartition(":")[2]: problem.text for problem in problems}
+    assert found["4"].startswith("figures.1.name: must be one of")
+    assert "Did you mean 'violins'?" in found["4"]
+    assert found["5"].startswith("figures.2.z: unknown key.")
+    assert found["6"].endswith("got 7.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["wandb: SECRETKEY", "wandb: {api_key: SECRETKEY}", "wandb: {mode: SECRETKEY}", "wandb: {entity: 'SECRETKEY x'}",
+     "wandb: {WANDB_API_KEY: SECRETKEY}", "wandb: {project: [SECRETKEY]}"],
+)  # fmt: skip
+def test_a_key_in_a_file_is_refused_and_not_repeated(tmp_path, text):
+    (tmp_path / "a.yaml").write_text(f"trial: {{dataset.name: xysquares}}\n{text}\n")
+    _, problems = parse_sweep(tmp_path / "a.yaml")
+    (problem,) = problems
+    assert "SECRETKEY" not in problem.text
+    if "key" in text.lower().replace("secretkey", ""):
+        assert "set WANDB_API_KEY or run: wandb login" in problem.text
+
+
+def test_an_empty_section_is_not_given_and_pictures_have_a_short_form(tmp_path):
+    (tmp_path / "a.yaml").write_text("trial: {dataset.name: xysquares}\nwandb:\nfigures:\npictures: last\n")
+    sweep = read_sweep(tmp_path / "a.yaml")
+    assert sweep.settings.wandb is None
+    assert sweep.settings.pictures.when == "last"
+
+
+def test_what_is_seen_is_kept_with_the_run(tmp_path):
+    (tmp_path / "a.yaml").write_text(
+        "trial: {dataset.name: xysquares}\nwandb: {tags: [a]}\nfigures: [violins, {name: trend, x: framework.beta}]\n"
+    )
+    kept = read_sweep(tmp_path / "a.yaml").resolved()
+    assert kept["figures"] == [{"name": "violins"}, {"name": "trend", "x": "framework.beta"}]
+    assert kept["wandb"] == {"tags": ["a"]}

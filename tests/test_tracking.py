@@ -21,7 +21,7 @@ from wandb_server import KEY, WandbServer
 # a run that is left open, as a killed tracker leaves it, makes the client's own threads complain at the test's end
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
-OWN = ("step", "seconds", "steps_per_second")
+OWN = ("step", "clock/seconds", "clock/steps_per_second")
 """Keys that W&B gets beside the metrics."""
 
 
@@ -109,7 +109,7 @@ def test_every_row_arrives_once_and_equals_the_table(server, maker, rng):
     trial_id = quick_trial(maker, rows, arm="plain", seed=3)
     assert sent(maker)
     assert_rows_are_the_tables(server.run(trial_id).rows, trial_rows(maker, trial_id))
-    assert [row["steps_per_second"] for row in server.run(trial_id).rows] == [100, 100, 100]
+    assert [row["clock/steps_per_second"] for row in server.run(trial_id).rows] == [100, 100, 100]
 
 
 def test_a_run_is_named_grouped_and_described(server, maker, rng):
@@ -261,12 +261,12 @@ def test_evaluations_bring_pictures_and_a_table_of_scores(server, maker, rng, se
     assert sent(maker)
     (row,) = server.run(trial_id).rows
     images = {key for key, value in row.items() if isinstance(value, dict) and value["_type"] == "image-file"}
-    assert images == {"reconstructions", "traversals", "distances"}
-    assert row["scores"]["_type"] == "table-file"
+    assert images == {"evaluation/reconstructions", "evaluation/traversals", "evaluation/distances"}
+    assert row["evaluation/scores"]["_type"] == "table-file"
     uploaded = " ".join(server.uploads)
-    for key in (*images, "scores"):
+    for key in (*images, "evaluation/scores"):
         assert row[key]["path"] in uploaded
-    table = next(data for path, data in server.uploads.items() if row["scores"]["path"] in path)
+    table = next(data for path, data in server.uploads.items() if row["evaluation/scores"]["path"] in path)
     assert json.loads(table)["data"] == [["mig", 0.3]]
 
 
@@ -284,9 +284,9 @@ def test_pictures_that_did_not_arrive_are_sent_with_the_next_try(server, maker, 
         grow(maker, trial_id, [])
         assert tracker.bring_up_to_date(trial_id) is not None
     assert steps(server, trial_id) == [300]
-    assert server.run(trial_id).rows[0]["traversals"]["path"] not in " ".join(server.uploads)
+    assert server.run(trial_id).rows[0]["evaluation/traversals"]["path"] not in " ".join(server.uploads)
     assert tracker.finish()
-    assert server.run(trial_id).rows[0]["traversals"]["path"] in " ".join(server.uploads)
+    assert server.run(trial_id).rows[0]["evaluation/traversals"]["path"] in " ".join(server.uploads)
     assert steps(server, trial_id) == [300]
 
 
@@ -375,15 +375,75 @@ def test_waits_grow_while_a_server_stays_away(server, maker, rng, monkeypatch):
     assert tracker.patience == 15
 
 
-def test_a_trial_that_cannot_be_read_does_not_keep_the_others(server, maker, rng):
-    bad, good = (quick_trial(maker, course(0.5, rng), seed=seed) for seed in (1, 2))
-    path = maker.run.trial(bad).rows_path
-    path.write_text("no row\n" + path.read_text())
+@pytest.mark.parametrize("damage", ["row", "status", "config"])
+def test_a_trial_that_cannot_be_read_does_not_keep_the_others(server, maker, rng, damage):
+    bad, good = sorted(quick_trial(maker, course(0.5, rng), seed=seed) for seed in (1, 2))
+    path = maker.run.trial(bad).path
+    if damage == "row":
+        (path / "rows.jsonl").write_text("no row\n" + (path / "rows.jsonl").read_text())
+    elif damage == "status":
+        (path / "status.json").write_text(json.dumps({"state": "done", "cause": None}))
+    else:
+        (path / "config.json").write_text(json.dumps({"arms": ["all"], "config": {"seed": 1}}))
     tracker = Tracker(maker.run, place_of(maker))
-    with pytest.raises(results.ConfigError, match="damaged"):
-        tracker.finish()
-    tracker.bring_up_to_date(good)
+    assert not tracker.finish()
+    assert bad in tracker.trouble
+    assert unsent(maker.run, place_of(maker)) == [bad]
     assert steps(server, good) == [500, 1000, 1500]
+
+
+def test_a_row_that_could_not_be_told_leaves_no_gap(server, maker, rng, monkeypatch):
+    """The disk of the client may be full for a moment."""
+    rows = course(0.5, rng)
+    trial_id = quick_trial(maker, rows[:1], status="running")
+    tracker = Tracker(maker.run, place_of(maker))
+    tracker.bring_up_to_date(trial_id)
+
+    def full(folder, step):
+        monkeypatch.undo()
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tracking, "_images", full)
+        monkeypatch.setattr(tracking, "_images", full)
+        grow(maker, trial_id, rows[1:2], "running")
+        assert tracker.bring_up_to_date(trial_id) is not None
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    grow(maker, trial_id, rows[2:])
+    assert sent(maker)
+    assert_rows_are_the_tables(server.run(trial_id).rows, trial_rows(maker, trial_id))
+
+
+def test_trials_that_the_server_rejects_do_not_keep_the_others(server, maker, rng):
+    """As of runs that were deleted there."""
+    ids = sorted(quick_trial(maker, course(0.5, rng), seed=seed) for seed in range(4))
+    server.rejected |= set(ids[:2])
+    tracker = Tracker(maker.run, place_of(maker))
+    assert not tracker.finish()
+    assert unsent(maker.run, place_of(maker)) == ids[:2]
+    assert [steps(server, trial_id) for trial_id in ids[2:]] == [[500, 1000, 1500]] * 2
+
+
+def test_pictures_that_a_killed_tracker_left_behind_are_sent(server, maker, seen, monkeypatch):
+    trial_id = quick_trial(maker, [])
+    add_evaluation(maker, trial_id, 300, seen)
+    left = maker.run.trial(trial_id).wandb_folder / "run-20260101_000000-x" / "files" / "media" / "images"
+    left.mkdir(parents=True)
+    (left / "left.png").write_bytes(b"a picture")
+    assert sent(maker)
+    assert b"a picture" in server.uploads.values()
+    assert not maker.run.trial(trial_id).wandb_folder.exists()
+
+
+def test_an_artifact_that_was_refused_is_sent_again(server, maker, rng):
+    best = quick_trial(maker, course(0.9, rng))
+    maker.run.trial(best).checkpoints.save(1500, {"step": 1500})
+    with server.failing(403, only="/upload/artifact"):
+        Tracker(maker.run, place_of(maker, best_checkpoint=True)).finish()
+    assert [one["state"] for one in server.artifacts.values()] == ["PENDING"]
+    assert sent(maker, best_checkpoint=True)
+    assert [one["state"] for one in server.artifacts.values()] == ["COMMITTED"]
 
 
 def test_the_key_is_used_and_stands_in_no_file(server, maker, rng):

@@ -62,6 +62,8 @@ class WandbServer:
         self.calls: Counter[str] = Counter()
         self.unknown: list[str] = []
         self.keys_seen: set[str] = set()
+        self.rejected: set[str] = set()
+        """Ids of runs that it does not take."""
         self.httpd = _QuietServer(("127.0.0.1", port), _handler(self))
         self.url = f"http://127.0.0.1:{self.httpd.server_address[1]}"
         threading.Thread(target=self.httpd.serve_forever, args=(0.05,), daemon=True).start()
@@ -169,7 +171,10 @@ def _post(server: WandbServer, path: str, data: bytes) -> Any:
         if answer is None:
             server.unknown.append(f"{name}: {call['query']}")
             return {"data": {}, "errors": [{"message": f"no such operation {name}"}]}
-        return {"data": answer(server, call.get("variables") or {})}
+        given = call.get("variables") or {}
+        if name == "UpsertBucket" and given.get("name") in server.rejected:
+            return {"data": None, "errors": [{"message": "the run was deleted"}]}
+        return {"data": answer(server, given)}
     server.calls[path] += 1
     return {}
 

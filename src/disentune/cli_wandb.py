@@ -44,7 +44,7 @@ def sync(
         out.print(f"{len(left)} trials are not known to have arrived: {tracker.trouble}", markup=False)
         out.print(f"nothing is lost; try again with: disentune sync {run}", markup=False)
     else:
-        out.print("W&B has every row", markup=False)
+        out.print("W&B has every row" if found.trials() else "the run has no trials yet", markup=False)
     raise typer.Exit(1 if left else 0)
 
 

@@ -35,7 +35,9 @@ class Connection:
 
     @property
     def place(self) -> str:
-        return f"{self.url} {self.entity or ''}/{self.project}" if self.online else "offline"
+        """By it a trial knows where it has arrived; it is written, so no password in an address stays in it."""
+        host = urlsplit(self.url)._replace(netloc=urlsplit(self.url).netloc.rpartition("@")[2]).geturl()
+        return f"{host} {self.entity or ''}/{self.project}" if self.online else "offline"
 
     def line(self, run: str) -> str:
         """Said at the start."""
@@ -55,7 +57,7 @@ def connection(
     url = base_url(environment)
     has_key = api_key(url, environment) is not None
     if mode == "online" and not has_key:
-        raise ConfigError(f"wandb.mode: online needs a key for {url}, and none is configured; {HOW_TO_LOG_IN}")
+        raise ConfigError(f"to be online W&B needs a key for {url}, and none is configured; {HOW_TO_LOG_IN}")
     return Connection(
         online=has_key and mode != "offline",
         url=url,
@@ -83,7 +85,7 @@ def base_url(environment: Mapping[str, str] = os.environ) -> str:
     settings = configparser.ConfigParser(interpolation=None)
     try:
         settings.read(folder / "settings")
-    except configparser.Error:
+    except (configparser.Error, ValueError):
         settings.clear()
     written = settings.get("default", "base_url", fallback="") or settings.get("client", "base_url", fallback="")
     return (environment.get("WANDB_BASE_URL") or written or DEFAULT_URL).rstrip("/")
@@ -96,7 +98,7 @@ def api_key(url: str, environment: Mapping[str, str] = os.environ) -> str | None
     path = Path(environment.get("NETRC") or Path.home() / ".netrc").expanduser()
     try:
         entry = netrc.netrc(str(path)).authenticators(urlsplit(url).netloc)
-    except (OSError, netrc.NetrcParseError):
+    except (OSError, ValueError, netrc.NetrcParseError):
         return None
     return entry[2] if entry else None
 

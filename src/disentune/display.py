@@ -69,7 +69,7 @@ def show_status(
     console: Console, where: str, live: bool, trials: Sequence[tuple[TrialFolder, Status, int]], picture: Picture
 ) -> None:
     states = [_state_now(status, live) for _, status, _ in trials]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))) or "no trials yet"
+    counts = ", ".join(f"{count} {state}" for state, count in picture.states.items()) or "no trials yet"
     console.print(f"{where}: {'running now' if live else 'not running'}; {counts}", markup=False)
     table = Table(box=None, pad_edge=False)
     for title in ("trial", "state", "step", "time", "arm", "cause"):
@@ -219,7 +219,8 @@ def _pace(picture: Picture) -> str:
 
 
 def _best_line(picture: Picture, best: Seen) -> Text:
-    text = _text(f"best {picture.objective.metric} ").append(number(best.value), "bold")
+    which = "best last value of" if picture.objective.at == "last" else "best"
+    text = _text(f"{which} {picture.objective.metric} ").append(number(best.value), "bold")
     so_far = "" if best.ended else f", {best.state} at step {best.step}/{best.steps}"
     return text.append(f"  {best.id}  {plain(_described(best))}{so_far}")
 
@@ -338,7 +339,7 @@ class LiveProgress:
             self.said = now
             running = sum(trial.active for trial in planner.open)
             self.console.print(
-                f"{done}/{self.total} trials done, {running} running or queued{', ' + eta if eta else ''}"
+                f"{done}/{self.total} trials ended, {running} running or queued{', ' + eta if eta else ''}"
             )
 
     def _eta(self, planner: Planner) -> str:

@@ -289,8 +289,11 @@ class TrialFolder:
         known = self.arrived().get(place)
         if known is None:
             return False
-        rows = self.rows()
-        return known == [rows[-1]["step"] if rows else 0, self.status().state]
+        try:
+            rows = self.rows()
+            return known == [rows[-1]["step"] if rows else 0, self.status().state]
+        except ConfigError:  # what cannot be read cannot be said to be there
+            return False
 
     def note_arrival(self, place: str, what: list[Any]) -> None:
         write_json(self.path / "wandb.json", {**self.arrived(), place: what})

@@ -35,7 +35,6 @@ _WORDING = {
     "literal_error": "must be one of {expected}",
     "string_too_short": "must have at least {min_length} character(s)",
     "string_too_long": "must have at most {max_length} characters",
-    "string_pattern_mismatch": "must match {pattern}",
     "too_short": "must have at least {min_length} item(s)",
     "too_long": "must have at most {max_length} item(s)",
     "union_tag_not_found": "is required, but not set",

@@ -224,6 +224,9 @@ def _matrices(values: np.ndarray, means: np.ndarray) -> np.ndarray:
 
 # ---- as bytes
 
+MOST_BYTES, MOST_SHOWN = 2**26, 64
+"""What pictures may unpack to, and have of anything: files come from a folder that others may write to."""
+
 
 def to_bytes(pictures: Pictures) -> bytes:
     """A compressed NPZ file that NumPy reads anywhere; equal pictures give equal bytes, as it has no dates in it."""
@@ -239,6 +242,8 @@ def from_bytes(data: bytes) -> Pictures:
     """DataError when they are not what `to_bytes` made."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > MOST_BYTES:
+                raise DataError(f"it unpacks to more than {MOST_BYTES:,} bytes")
             if archive.testzip() is not None:
                 raise DataError("a checksum differs")
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
@@ -262,6 +267,7 @@ def _assert_shapes(pictures: Pictures) -> None:
         and pictures.kl.shape == (rows,)
         and pictures.spans.shape == (rows, 2)
         and (images.ndim, frames.ndim) == (4, 5)
+        and max(len(images), rows, frames.shape[1], *(m.shape[-1] for m in matrices), 0) <= MOST_SHOWN
         and all(m.shape == (len(COLUMNS), m.shape[-1], m.shape[-1]) for m in matrices)
     )
     if not sound:

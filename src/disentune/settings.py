@@ -1,13 +1,21 @@
 """The settings of a sweep: how it searches, schedules, stops and checkpoints; never what a trial's numbers are."""
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from disentune.figures import Figure
 from disentune.plugin import Count, Frozen
 
-WandbName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+
+def _plain_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", name):
+        raise ValueError("must have letters, digits, '_', '-' or '.', at most 128, and begin with a letter or digit")
+    return name
+
+
+WandbName = Annotated[str, AfterValidator(_plain_name)]
 WandbTag = Annotated[str, Field(min_length=1, max_length=64)]
 
 

@@ -276,21 +276,39 @@ def _setting_problems(sweep: SweepFile, arm: str, config: TrialConfig) -> Iterat
 
 
 def _figure_problems(sweep: SweepFile) -> Iterator[Problem]:
-    """Figures of numbers that no trial reports, or of keys that none has. What they show of the rest is the page's."""
+    """Figures of numbers that no trial reports, of keys that none has, or that can never be drawn."""
     figures = sweep.settings.figures or ()
-    configs = [trial_config(flat, 0) for arm in sweep.arms for flat in corners(sweep, arm)] if figures else []
-    metrics = dict.fromkeys(key for config in configs for key in config.metric_keys())
-    numbers = [*metrics, *(f"{key}_max" for key in metrics), *{key for config in configs for key in config.loss_keys()}]
-    keys = dict.fromkeys(["arm", *(key for config in configs for key in flattened(config.tree()))])
+    points = [(arm, trial_config(flat, 0)) for arm in sweep.arms for flat in corners(sweep, arm)] if figures else []
+    metrics = dict.fromkeys(key for _, config in points for key in config.metric_keys())
+    losses = dict.fromkeys(key for _, config in points for key in config.loss_keys())
+    numbers = [*metrics, *(f"{key}_max" for key in metrics), *losses]
+    flats = [{"arm": arm, **flattened(config.tree())} for arm, config in points]
+    known = list(dict.fromkeys(key for flat in flats for key in flat))
     for number, figure in enumerate(figures):
-        where, name = sweep.where["figures"], f"figures.{number} ({figure.name})"
-        for kind, named, known in (("metric", metrics_of(figure), numbers), ("key", keys_of(figure), list(keys))):
-            yield from (Problem(where, f"{name}: {unknown(kind, one, known)}") for one in named if one not in known)
-        try:
-            if figure.only is not None:
-                select(figure.only, keys)
-        except ConfigError as error:
-            yield Problem(where, f"{name}: {error}")
+        for text in _refusals(figure, numbers, known, flats, points):
+            yield Problem(sweep.where["figures"], f"figures.{number} ({figure.name}): {text}")
+
+
+def _refusals(figure: Any, numbers: list[str], known: list[str], flats: list[Flat], points: Any) -> Iterator[str]:
+    for kind, named, names in (("metric", metrics_of(figure), numbers), ("key", keys_of(figure), known)):
+        yield from (unknown(kind, one, names) for one in named if one not in names)
+    x, y = getattr(figure, "x", None), getattr(figure, "y", None)
+    if x is not None and x == y:
+        yield f"x and y are both {x}; name two keys"
+    if figure.name in ("trend", "strength") and x in known:
+        values = {flat[x] for flat in flats if isinstance(flat.get(x), str | bool)}
+        yield from [f"x: must be a key of numbers, but {x} can be {sorted(map(str, values))[0]}"] if values else []
+    if figure.only is not None:
+        yield from _refused_selection(figure.only, known, points)
+
+
+def _refused_selection(only: str, known: list[str], points: Any) -> Iterator[str]:
+    try:
+        selection = select(only, known)
+        for arm, config in points:
+            selection({**config.tree(), "arm": (arm,)})
+    except ConfigError as error:
+        yield str(error).replace("--only", "only", 1)
 
 
 def _cut_problems(sweep: SweepFile, config: TrialConfig, metric: str) -> Iterator[Problem]:

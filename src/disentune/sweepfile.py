@@ -22,6 +22,8 @@ from disentune.settings import SCHEDULERS, SEARCHES, Settings
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SPACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)*")
 SWEEP_KEYS = ("name", "question", "trial", "arms", "seeds", *Settings.model_fields)
+NULL_SETTINGS = [key for key, field in Settings.model_fields.items() if field.default is None]
+"""Which may be left empty, and then count as not given."""
 MOST_SEEDS = 100_000
 LARGEST_INT = 2**53
 """Up to here whole numbers are exact as floats too, which searchers use."""
@@ -252,50 +254,61 @@ class _Builder:
 
     def settings(self, tree: Mapping[str, Any]) -> Settings:
         given = {key: value for key, value in tree.items() if key in Settings.model_fields}
+        given = {key: value for key, value in given.items() if value is not None or key not in NULL_SETTINGS}
+        if isinstance(given.get("pictures"), str):
+            given["pictures"] = {"when": given["pictures"]}
         for key, kinds in (("search", SEARCHES), ("scheduler", SCHEDULERS)):
             given = self._named_setting(given, key, kinds)
-        given = self._named_figures(given)
+        figures = self._named_figures(given.pop("figures", None))
         mistakes: list[Mistake] = []
         for key, value in given.items():
-            for prefix, kind, tree in _settings_classes(key, value):
-                validated(kind, tree, prefix, mistakes)
+            validated(_settings_class(key, value), value, key, mistakes)
+        for number, figure in figures.items():
+            validated(FIGURES[figure["name"]], figure, f"figures.{number}", mistakes)
         for mistake in mistakes:
-            self.complain(self.document.where(tuple(mistake.key.split("."))), worded(mistake))
+            self.complain(self.document.where(_path(mistake.key)), worded(_without_secret(mistake)))
+        given |= {"figures": list(figures.values())} if "figures" in tree else {}
         return Settings() if mistakes else Settings.model_validate(given)
 
-    def _named_figures(self, given: dict[str, Any]) -> dict[str, Any]:
-        """`figures: [violins]` is short for `figures: [{name: violins}]`; what is no figure is reported, left out."""
-        if given.get("figures") is None:
-            return given
-        if not isinstance(given["figures"], list):
-            text = f"figures: must be a list such as [violins, curves], got {given['figures']!r}"
+    def _named_figures(self, figures: Any) -> dict[int, Any]:
+        """By place; `figures: [violins]` is short for `figures: [{name: violins}]`. What is none is reported."""
+        if figures is not None and not isinstance(figures, list):
+            text = f"figures: must be a list such as [violins, curves], got {figures!r}"
             self.complain(self.document.where(("figures",)), text)
-            return {**given, "figures": None}
-        entries = [
-            self._named_setting({f"figures.{number}": entry}, f"figures.{number}", FIGURES)
-            for number, entry in enumerate(given["figures"])
-        ]
-        return {**given, "figures": [figure for entry in entries for figure in entry.values()]}
+        found: dict[int, Any] = {}
+        for number, figure in enumerate(figures if isinstance(figures, list) else ()):
+            key = f"figures.{number}"
+            named = self._named_setting({key: figure}, key, FIGURES)
+            found |= {number: named[key]} if key in named else {}
+        return found
 
     def _named_setting(self, given: dict[str, Any], key: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
         """`search: random` is short for `search: {name: random}`; an unknown name is reported here."""
         if key not in given:
             return given
         value = {"name": given[key]} if isinstance(given[key], str) else given[key]
-        name = value.get("name") if isinstance(value, Mapping) else None
+        name = value.get("name") if isinstance(value, Mapping) else value
         if isinstance(name, str) and name in kinds:
             return {**given, key: value}
         text = f"{key}.name: must be one of {', '.join(kinds)}, got {name!r}.{did_you_mean(str(name), kinds)}"
-        self.complain(self.document.where(tuple(key.split("."))), text)
+        self.complain(self.document.where(_path(key)), text)
         return {kept: setting for kept, setting in given.items() if kept != key}
 
 
-def _settings_classes(key: str, value: Any) -> list[tuple[str, Any, Any]]:
-    """Under which key, by which class and what is to be checked."""
-    if key == "figures":
-        figures = enumerate(value or ())
-        return [(f"figures.{number}", FIGURES[figure["name"]], figure) for number, figure in figures]
-    return [(key, _settings_class(key, value), value)]
+def _path(key: str) -> documents.Path_:
+    """Where a dotted key of a setting stands; items of a list are counted."""
+    return tuple(int(part) if part.isdecimal() else part for part in key.split("."))
+
+
+def _without_secret(mistake: Mistake) -> Mistake:
+    """People put their key into `wandb:`; it must not come back to a screen or a log."""
+    section, _, key = mistake.key.partition(".")
+    if section != "wandb":
+        return mistake
+    text = mistake.text
+    if "unknown key" in text and "key" in key.lower():
+        text = "a key is never read from a file; set WANDB_API_KEY or run: wandb login; and remove it here"
+    return mistake._replace(text=text, shows_value=False)
 
 
 def _settings_class(key: str, value: Any) -> Any:

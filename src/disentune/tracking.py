@@ -6,6 +6,7 @@ missing and none is doubled, and no file of ours has to remember what was sent. 
 file is written whole. Trials know nothing of all this; see docs/decisions/0009.
 """
 
+import glob
 import json
 import math
 import os
@@ -25,7 +26,7 @@ import wandb
 from disentune import pictures, results
 from disentune.config import flattened
 from disentune.connection import Connection, connection, scrubbed, trouble
-from disentune.errors import ConfigError, DataError
+from disentune.errors import DataError
 from disentune.ledger import Run, Status, TrialFolder
 from disentune.settings import Objective
 from disentune.sweepfile import SweepFile
@@ -47,7 +48,11 @@ IN_USE = "is in use"
 
 
 class Away(Exception):
-    """The server does not answer, or not as it should."""
+    """The server does not answer anybody."""
+
+
+class Failed(Exception):
+    """The client could not do something for one trial."""
 
 
 class Busy(Exception):
@@ -68,7 +73,7 @@ class Telling:
     def told(self, row: dict[str, Any]) -> dict[str, float]:
         metrics = self.maxima.taken_in(row)["metrics"]
         numbers = {key: math.nan if value is None else value for key, value in metrics.items()}
-        return {"step": row["step"], **numbers, **self._pace(row), **_overrides(row)}
+        return {**numbers, **self._pace(row), **_overrides(row), "step": row["step"]}
 
     def _pace(self, row: Mapping[str, Any]) -> dict[str, float]:
         seconds = row.get("clock", {}).get("seconds")
@@ -76,8 +81,8 @@ class Telling:
             return {}
         (step, then), self.before = self.before, (row["step"], seconds)
         passed = seconds - then
-        pace = {"steps_per_second": (row["step"] - step) / passed} if passed > 0 else {}
-        return {"seconds": seconds, **pace}
+        pace = {"clock/steps_per_second": (row["step"] - step) / passed} if passed > 0 else {}
+        return {"clock/seconds": seconds, **pace}
 
 
 def _overrides(row: Mapping[str, Any]) -> dict[str, float]:
@@ -88,17 +93,18 @@ def _overrides(row: Mapping[str, Any]) -> dict[str, float]:
 def _scores_table(row: Mapping[str, Any]) -> dict[str, Any]:
     if not row.get("scored"):
         return {}
-    keys = results.evaluated(row["metrics"])
-    return {"scores": wandb.Table(columns=["metric", "score"], data=[[key, row["metrics"][key]] for key in keys])}
+    data = [[key, row["metrics"][key]] for key in results.evaluated(row["metrics"])]
+    return {"evaluation/scores": wandb.Table(columns=["metric", "score"], data=data)}
 
 
 def _images(folder: TrialFolder, step: int) -> dict[str, Any]:
-    data = folder.read_pictures(step)
-    if data is None:
+    """None where they cannot be read: a damaged picture is no reason to lose a row."""
+    try:
+        data = folder.read_pictures(step)
+        sheets = pictures.sheets(pictures.from_bytes(data)) if data is not None else {}
+    except (DataError, OSError):
         return {}
-    with suppress(DataError):  # a damaged picture is no reason to lose a row
-        return {name: wandb.Image(sheet) for name, sheet in pictures.sheets(pictures.from_bytes(data)).items()}
-    return {}
+    return {f"evaluation/{name}": wandb.Image(sheet) for name, sheet in sheets.items()}
 
 
 # ---- one trial
@@ -140,49 +146,57 @@ class Stream:
 
     def tell(self) -> None:
         for row in self.tail.new():
-            told, self.seen = self.telling.told(row), row["step"]
-            if row["step"] < self.start or row["step"] <= self.told:
-                continue
-            self.told, self.used = row["step"], time.monotonic()
-            images = _images(self.folder, row["step"])
-            self.run.log({**told, **_scores_table(row), **images}, step=row["step"], commit=True)
+            told, step = self.telling.told(row), row["step"]
+            if step >= self.start and step > self.told:
+                images = _images(self.folder, step)
+                self.run.log({**told, **_scores_table(row), **images}, step=step, commit=True)
+                self.told, self.used = step, time.monotonic()
+            self.seen = step
 
     @property
     def complete(self) -> bool:
         """Whether the server had every row when the run was opened."""
         return self.told == 0
 
-    def send_media_again(self) -> None:
-        """Pictures that an earlier opening may have left behind; equal files take each other's place."""
-        own = Path(self.run.dir)
+    def send_left_media(self) -> None:
+        """Files that an earlier opening did not get rid of: it would have removed them."""
+        own = Path(self.run.dir).resolve()
         for files in sorted(self.folder.wandb_folder.glob("run-*/files")):
-            if (files / "media").is_dir() and files.resolve() != own.resolve():
-                self.run.save(str(files / "media" / "**" / "*"), base_path=str(files), policy="now")
+            for path in (files / "media").rglob("*") if files.resolve() != own else ():
+                if path.is_file():
+                    self.run.save(glob.escape(str(path)), base_path=str(files), policy="now")
 
-    def send_checkpoint(self, name: str, step: int, objective: Objective, best: Any) -> None:
+    def send_checkpoint(self, name: str, step: int, objective: Objective, best: Any) -> bool:
+        """Whether W&B says that it has it."""
         about = {"trial": self.folder.id, "step": step, objective.metric: float(best[objective.metric])}
         artifact = wandb.Artifact(name, type="model", metadata=about)
         artifact.add_file(str(self.folder.checkpoints.path(step)))
         artifact.add_file(str(self.folder.path / "config.json"))
-        self.run.log_artifact(artifact, aliases=["best"])
+        logged = self.run.log_artifact(artifact, aliases=["best"])
+        try:
+            logged.wait(timeout=int(FINISH_S))
+        except Exception as error:
+            # a refused upload is a bare ValueError; after a sound one the client only asks for what we do not need
+            return not (type(error) is ValueError or "timed out" in str(error))
+        return True
 
     def close(self, status: Status) -> None:
-        """Raises Away when the server does not take it all in time."""
+        """Raises Failed when the server does not take it all in time."""
         self.run.summary.update({"state": status.state, "cause": (status.cause.splitlines() or [""])[0]})
         if not status.final:
             self.run.mark_preempting()
         try:
             self.run.finish(exit_code=0 if status.state == "done" else 1)
         except Exception as error:  # the client has many of them
-            raise Away(f"{type(error).__name__}: {error}") from error
+            raise Failed(f"{type(error).__name__}: {error}") from error
 
 
 def _opened(identity: dict[str, Any]) -> wandb.Run:
-    """Raises Busy or Away."""
+    """Raises Busy or Failed."""
     try:
         return wandb.init(**identity, settings=_settings())
     except Exception as error:  # the client has many of them
-        kind = Busy if IN_USE in str(error) else Away
+        kind = Busy if IN_USE in str(error) else Failed
         raise kind(f"{type(error).__name__}: {error}") from error
 
 
@@ -243,8 +257,8 @@ class Tracker:
         """When to look at a trial that has news, by the clock; oldest news first."""
         self.sends: Counter[tuple[str, int]] = Counter()
         """How often rows from a step on were sent for a trial."""
-        self.doubted: set[str] = set()
-        """Whose pictures may not all have arrived."""
+        self.failures: Counter[str] = Counter()
+        """Of each trial, while the server answered."""
         self.away_until, self.patience = 0.0, PATIENCE_S[0]
         self.trouble = ""
 
@@ -289,9 +303,20 @@ class Tracker:
             return time.monotonic() + SETTLE_S
         except Away as error:
             return self._went_away(error)
-        except (ConfigError, OSError, ValueError) as error:
-            self._note(f"{trial_id}: {error}")
-            return None
+        except Exception as error:  # of this trial alone: whatever stands in its folder, or the client's answer to it
+            return self._dropped(trial_id, error)
+
+    def _dropped(self, trial_id: str, error: Exception) -> float | None:
+        """Forgets what was told: the run is opened anew and says itself what it has. Not for ever, though."""
+        stream = self.open.pop(trial_id, None)
+        if stream is not None:
+            with suppress(Exception):  # else the client would not let go of the run
+                stream.run.finish(exit_code=1)
+        if self.connection.online and (text := trouble(self.connection)):
+            return self._went_away(Away(text))
+        self.failures[trial_id] += 1
+        self._note(f"{trial_id}: {error}")
+        return None if self.failures[trial_id] >= MOST_SENDS else time.monotonic() + SETTLE_S
 
     def _stream(self, folder: TrialFolder) -> Stream:
         if folder.id not in self.open:
@@ -300,8 +325,7 @@ class Tracker:
             self._make_room()
             self.open[folder.id] = Stream(folder, self.connection, self.sweep, self.run)
             self.patience = PATIENCE_S[0]
-            if folder.id in self.doubted:
-                self.open[folder.id].send_media_again()
+            self.open[folder.id].send_left_media()
         return self.open[folder.id]
 
     def _make_room(self) -> None:
@@ -314,9 +338,9 @@ class Tracker:
         stream = self.open.pop(folder.id)
         if self.connection.online and not stream.complete:
             self.sends[folder.id, stream.start] += 1
-        self.doubted.add(folder.id)
         stream.close(status)
-        self.doubted.discard(folder.id)
+        if self.connection.online:
+            shutil.rmtree(Path(stream.run.dir).parent, ignore_errors=True)  # what is left there has not been sent
         if self.connection.online and not stream.complete:
             return False
         folder.note_arrival(self.connection.place, [stream.seen, status.state])
@@ -370,11 +394,16 @@ class Tracker:
         try:
             stream = self._stream(folder)
             stream.tell()
-            stream.send_checkpoint(f"{self.sweep.name}-best", steps[-1], objective, best)
+            arrived = stream.send_checkpoint(f"{self.sweep.name}-best", steps[-1], objective, best)
             self._close(folder, folder.status())
-            folder.note_arrival(place, [folder.id, steps[-1]])
-        except (Away, Busy) as error:
+            if arrived:
+                folder.note_arrival(place, [folder.id, steps[-1]])
+            else:
+                self._note("the best checkpoint is not known to have arrived as an artifact")
+        except Away as error:
             self._went_away(error)
+        except Exception as error:
+            self._dropped(folder.id, error)
 
 
 # ---- the process beside a driver
@@ -400,7 +429,7 @@ def main() -> None:
     place = connection(sweep.settings.wandb, sweep.name, run.name)
     if place is None:
         return
-    with run.tracked(patience_s=120):
+    with run.tracked(patience_s=3600):  # an earlier one may still be sending
         tracker = Tracker(run, place, say=lambda text: print(text, flush=True))  # noqa: T201
         tracker.follow(hints())
     os._exit(0)  # runs whose server is away are left as they are: the next one to send goes on from there

@@ -12,7 +12,7 @@ from typing import Any
 import wandb_workspaces.expr as expr
 import wandb_workspaces.reports.v2 as wr
 
-from disentune.connection import Connection, own_entity, scrubbed
+from disentune.connection import HOW_TO_LOG_IN, Connection, own_entity, scrubbed, trouble
 from disentune.ledger import write_json
 from disentune.report import KINDS
 from disentune.report.canvas import LOG_SPAN, words
@@ -21,7 +21,7 @@ from disentune.results import Results, at_of, objective_or_default, ranked
 
 BEST = 10
 """Trials in the table of the best."""
-MEDIA = ["reconstructions", "traversals", "distances"]
+MEDIA = ["evaluation/reconstructions", "evaluation/traversals", "evaluation/distances"]
 MOST_AXES = 8
 
 
@@ -39,8 +39,8 @@ class Made:
 
 def make(results: Results, connection: Connection) -> Made:
     """Creates the report at W&B; where that cannot be, writes its specification into the run's folder."""
-    reason = "no key is configured" if not connection.online else ""
-    if connection.online:
+    reason = trouble(connection) if connection.online else f"no key; {HOW_TO_LOG_IN}"
+    if not reason:
         try:
             entity = connection.entity or own_entity(connection)
             saved = _report(results, connection, entity, online=True).save()

@@ -213,9 +213,13 @@ def test_a_score_over_magnitudes_has_not(make_run):
 
 
 def test_the_objective_and_the_loss_are_chosen(scores):
-    assert KIND.choose(scores) == [Curves(metric="mig"), Curves(metric="loss")]
-    only_loss = Scores(scores.results, Objective(metric="loss", mode="min"))
-    assert KIND.choose(only_loss) == [Curves(metric="loss")]
+    one_loss = scores.only("recon.name == 'mse'")
+    assert KIND.choose(one_loss) == [Curves(metric="mig"), Curves(metric="loss")]
+    assert KIND.choose(Scores(scores.results, Objective(metric="loss", mode="min"))) == [Curves(metric="loss")]
+
+
+def test_losses_of_several_kinds_are_not_chosen_for_one_axis(scores):
+    assert KIND.choose(scores) == [Curves(metric="mig")]
 
 
 def test_one_step_is_no_curve_but_can_be_drawn(make_run):

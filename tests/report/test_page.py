@@ -208,7 +208,9 @@ def test_the_header_says_question_run_state_and_time(small):
     status = squeezed(found.all("p", class_="status")[0].text)
     assert status == "finished 5 trials: 4 done, 1 failed · as of 16 November 2026, 09:30 UTC"
     assert found.all("time")[0].attributes["datetime"] == NOW.isoformat()
-    assert not found.all("p", class_="note")[:-1]  # the last one says how the page is made
+    (note, _) = found.all("p", class_="note")  # the last one says how the page is made
+    assert "1 trial failed" in note.text
+    assert "disentune resume runs/demo/main --retry-failed" in note.text
 
 
 def test_without_a_question_the_run_is_the_title(make_run):

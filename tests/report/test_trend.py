@@ -199,14 +199,12 @@ def test_magnitudes_are_smoothed_on_a_logarithmic_axis(make_run):
     assert "on the logarithmic axis" in caption.text
 
 
-def test_one_trial_or_one_place_has_dots_and_no_line(make_run):
+def test_a_number_that_does_not_differ_has_no_trend(make_run):
     maker = make_run()
     quick_trial(maker, last(0.3))
     scores = Scores(read(maker.run), MIG)
-    axes, caption = drawn(scores, Trend(x="model.latents"))
-    assert dots(axes)[0].get_data()[1].tolist() == [0.3]
-    assert lines(axes) == []
-    assert "Lines" not in caption.text
+    with pytest.raises(NothingToDraw, match=r"model\.latents is 9 in every trial"):
+        drawn(scores, Trend(x="model.latents"))
     with pytest.raises(NothingToDraw, match="no number differs"):
         drawn(scores, Trend())
 

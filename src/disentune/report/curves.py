@@ -51,8 +51,9 @@ class Course:
 
 
 def choose(scores: Scores) -> list[Curves]:
-    """The objective's, and the loss's beside it."""
-    metrics = dict.fromkeys([scores.objective.metric, "loss"])
+    """The objective's, and the loss's beside it where all trials have the same one: others do not compare."""
+    comparable = not any(key.startswith("recon.") or key == "loss_scale" for key in scores.varying)
+    metrics = dict.fromkeys([scores.objective.metric, *(["loss"] if comparable else [])])
     return [Curves(metric=metric) for metric in metrics if _is_course(scores, metric)]
 
 

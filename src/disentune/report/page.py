@@ -291,8 +291,10 @@ def state_of_run(results: Results, trials: Sequence[Trial], live: bool) -> dict[
     counts["not begun"] = max(0, _asked_for(results.run) - len(trials))
     waiting = counts["not begun"] + counts["pending"] + counts["running"]
     word = "running now" if live else "stopped" if waiting else "finished"
-    return {"word": word, "live": live, "waiting": waiting, "total": sum(counts.values()),
-            "counts": {state: counts[state] for state in STATES if counts[state]}}  # fmt: skip
+    broken = counts["failed"] + counts["diverged"]
+    shown = {state: counts[state] for state in STATES if counts[state]}
+    ends = {"all_broken": bool(broken) and broken == len(trials), "failed": counts["failed"]}
+    return {"word": word, "live": live, "waiting": waiting, "total": sum(counts.values()), "counts": shown, **ends}
 
 
 def _asked_for(run: Run) -> int:
@@ -416,6 +418,7 @@ def html(scores: Scores, drawn: Sequence[Drawing], where: str, now: datetime) ->
         made=now,
         report_command=shlex.join(["disentune", "report", where]),
         resume_command=shlex.join(["disentune", "resume", where]),
+        retry_command=shlex.join(["disentune", "resume", where, "--retry-failed"]),
         groups=groups_of(results, scores.objective),
         most_groups=MOST_GROUPS,
         notes=notes_of(results),

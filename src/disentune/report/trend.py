@@ -67,6 +67,8 @@ def draw(figure: Figure, scores: Scores, spec: Trend) -> Caption:
     trials = trials.assign(x=numbers_of(trials[x]), series="" if by is None else filled(trials[by])).dropna(subset="x")
     if trials.empty:
         raise NothingToDraw(f"no trial with a score has a number as {x}")
+    if spec.x and trials["x"].nunique() == 1:
+        raise NothingToDraw(f"{x} is {trials['x'].iloc[0]:g} in every trial")
     series = shown(scores, by, trials["series"], MOST_SERIES)
     trials = trials[trials["series"].isin(series.values)]
     axes = figure.subplots()
