@@ -1,7 +1,6 @@
 """The command line: list, plan, run, resume, status, results, report, sync, score, data, train; with --json as JSON."""
 
 import json
-import math
 import os
 import re
 import shlex
@@ -654,6 +653,7 @@ def _trained(config: Any, settings: Any, as_json: bool, contents: list[str] | No
     """Trains to the end, or until the loss diverges; gives the rows, and how it diverged."""
     from disentune import process
     from disentune.data.store import use_root
+    from disentune.segment import divergence
     from disentune.training import Training
 
     use_root(settings.data.root)
@@ -668,7 +668,7 @@ def _trained(config: Any, settings: Any, as_json: bool, contents: list[str] | No
         if progress.row is None:
             continue
         _show_row(progress.row, as_json)
-        if cause := _divergence(progress.row, settings.stop.divergence):
+        if cause := divergence(progress.row, settings.stop.divergence):
             err.print(f"diverged: {cause}", markup=False)
             return rows, cause
         rows.append(progress.row)
@@ -681,14 +681,6 @@ def _show_row(row: dict[str, Any], as_json: bool) -> None:
     else:
         numbers = "  ".join(f"{key} {value:.4g}" for key, value in row["metrics"].items())
         out.print(f"step {row['step']:>6}  {numbers}", markup=False)
-
-
-def _divergence(row: dict[str, Any], limit: float) -> str:
-    """As a run would say it; empty while the loss is sound."""
-    loss = row["metrics"]["loss"]
-    if math.isfinite(loss) and loss <= limit:
-        return ""
-    return f"the loss became {loss:g} by step {row['step']} (limit {limit:g})"
 
 
 def _assert_device(config: Any) -> None:

@@ -104,7 +104,7 @@ class _Worker:
         for progress in training.run(self.segment.until):
             row = progress.row
             if row is not None and progress.step > watermark:
-                if cause := self._divergence(row):
+                if cause := divergence(row, self.settings.stop.divergence):
                     yield self.end("diverged", cause, step=progress.step)
                     return
                 best.add(row)
@@ -157,12 +157,6 @@ class _Worker:
         at = self.status.step if step is None else step
         self._set_status("pending" if outcome in ("paused", "interrupted") else outcome, step=at, cause=cause)
         return Report(at, row, outcome)
-
-    def _divergence(self, row: Mapping[str, Any]) -> str:
-        loss, limit = row["metrics"]["loss"], self.settings.stop.divergence
-        if math.isfinite(loss) and loss <= limit:
-            return ""
-        return f"the loss became {loss:g} by step {row['step']} (limit {limit:g})"
 
     def _write(self, row: dict[str, Any]) -> None:
         if self.segment.overrides:
@@ -229,6 +223,14 @@ class _Worker:
         changes = {"seconds": round(self._seconds(), 3), **changes}
         self.status = self.folder.update_status(state=state, **changes)
         self.started = time.monotonic()
+
+
+def divergence(row: Mapping[str, Any], limit: float) -> str:
+    """Why a trial ends as diverged; empty while its loss is sound."""
+    loss = row["metrics"]["loss"]
+    if math.isfinite(loss) and loss <= limit:
+        return ""
+    return f"the loss became {loss:g} by step {row['step']} (limit {limit:g})"
 
 
 class Best:

@@ -19,18 +19,15 @@ from disentune.report.groups import (
     captioned,
     counted,
     crossed,
+    draw_groups,
     few,
     first_of,
     grouped,
     inside,
-    legend,
-    name_axis,
     names_by_variety,
     said,
-    score_axis,
     spread,
     varies,
-    widen,
 )
 from disentune.report.kind import Caption, Kind
 from disentune.report.scores import NothingToDraw, Scores
@@ -52,13 +49,7 @@ def choose(scores: Scores) -> list[Grouped]:
 def draw(figure: Figure, scores: Scores, spec: Grouped) -> Caption:
     x, by = _keys(scores, spec, candidates(scores, spec.metric))
     groups = grouped(scores, spec.metric, x, by)
-    widen(figure, groups)
-    axes = figure.subplots()
-    positions = [_draw_group(axes, groups, *group) for group in groups]
-    name_axis(axes, groups, positions)
-    axes.set_xlabel(words(x))
-    score_axis(axes, scores, spec.metric)
-    legend(figure, groups.series)
+    draw_groups(figure, scores, spec.metric, x, groups, _draw_group)
     return _caption(scores, spec, groups)
 
 

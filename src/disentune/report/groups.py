@@ -197,6 +197,18 @@ def grouped(scores: Scores, metric: str | None, x: str, by: str | None) -> Group
     return Groups(frame[frame["place"].isin(places.values)], places, series)
 
 
+def draw_groups(
+    figure: Figure, scores: Scores, metric: str | None, x: str, groups: Groups, draw_group: Callable[..., Any]
+) -> None:
+    """Each group where its name stands; `draw_group` draws one and says where."""
+    widen(figure, groups)
+    axes = figure.subplots()
+    name_axis(axes, groups, [draw_group(axes, groups, *group) for group in groups])
+    axes.set_xlabel(words(x))
+    score_axis(axes, scores, metric)
+    legend(figure, groups.series)
+
+
 def name_axis(axes: Axes, groups: Groups, positions: Sequence[tuple[float, int]]) -> None:
     """The places' names, tilted where they would meet, and above them how many trials are at each position."""
     figure, labels = axes.figure.get_figure(root=True), groups.places.labels
