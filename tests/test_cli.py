@@ -217,7 +217,15 @@ def test_list_shows_every_plugin_with_a_line(disentune):
     for name in ("xysquares", "conv64", "ada_gvae", "overlap", "dci"):
         line = next(line for line in out.splitlines() if line.split()[:1] == [name])
         assert len(line.split()) > 3
-    assert set(json.loads(disentune("list", "--json")[1])) == {"datasets", "models", "frameworks", "recons", "metrics"}
+    kinds = {"datasets", "models", "frameworks", "recons", "metrics", "figures"}
+    assert set(json.loads(disentune("list", "--json")[1])) == kinds
+
+
+def test_list_figures_shows_what_each_is_and_its_keys(disentune):
+    code, out, _ = disentune("list", "figures")
+    assert code == 0
+    line = next(line for line in out.splitlines() if line.split()[:1] == ["heat_map"])
+    assert line.endswith("two swept keys. (title, only, metric, x, y)")
 
 
 def test_train_runs_one_selected_trial_without_writing_files(disentune, tmp_path):

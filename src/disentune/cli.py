@@ -80,7 +80,9 @@ def main() -> None:
 
 @app.command("list")
 def list_(
-    kind: Annotated[str | None, typer.Argument(help="frameworks, models, recons, datasets or metrics.")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help="frameworks, models, recons, datasets, metrics or figures.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """What can be named in a sweep file.
@@ -93,10 +95,12 @@ def list_(
     from disentune.plugin import summary
 
     catalogues = {f"{section}s": catalogue for section, catalogue in PLUGIN_SECTIONS.items()} | {"metrics": METRICS}
-    if kind is not None and kind not in catalogues:
-        raise ConfigError(unknown("kind of plug-in", kind, catalogues))
+    if kind is not None and kind not in (*catalogues, "figures"):
+        raise ConfigError(unknown("kind of plug-in", kind, [*catalogues, "figures"]))
     shown = {key: catalogue for key, catalogue in catalogues.items() if kind in (None, key)}
     listing = {key: {plugin.name: summary(plugin) for plugin in catalogue} for key, catalogue in shown.items()}
+    if kind in (None, "figures"):
+        listing["figures"] = _figures()
     if as_json:
         print_json(listing)
         return
@@ -107,8 +111,21 @@ def list_(
             lines = [*_line_and_paper(listing[title][plugin.name]), _parameters(plugin)]
             for number, line in enumerate(line for line in lines if line):
                 out.print(f"  {'' if number else plugin.name:<{width}}  {line}", markup=False)
+    if "figures" in listing:
+        out.print("[bold]figures[/]")
+        width = max(map(len, listing["figures"]))
+        for name, text in listing["figures"].items():
+            out.print(f"  {name:<{width}}  {text}", markup=False)
     if kind == "metrics":
         out.print("udr and udr_spearman compare the trials of a run: disentune score RUN", markup=False)
+
+
+def _figures() -> dict[str, str]:
+    """What `figures:` of a sweep may name, with the keys of each."""
+    from disentune.figures import FIGURES
+
+    keys = {name: ", ".join(key for key in kind.model_fields if key != "name") for name, kind in FIGURES.items()}
+    return {name: f"{' '.join((kind.__doc__ or '').split())} ({keys[name]})" for name, kind in FIGURES.items()}
 
 
 def _line_and_paper(summary: str) -> list[str]:
