@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import wandb
 
@@ -413,6 +414,24 @@ def test_a_row_that_could_not_be_told_leaves_no_gap(server, maker, rng, monkeypa
     grow(maker, trial_id, rows[2:])
     assert sent(maker)
     assert_rows_are_the_tables(server.run(trial_id).rows, trial_rows(maker, trial_id))
+
+
+def test_a_client_whose_background_process_died_goes_on(server, maker, rng):
+    rows = {seed: course(0.5, rng) for seed in range(2)}
+    ids = [quick_trial(maker, rows[seed][:1], status="running", seed=seed) for seed in rows]
+    tracker = Tracker(maker.run, place_of(maker))
+    for trial_id in ids:
+        tracker.bring_up_to_date(trial_id)
+    cores = [one for one in psutil.Process().children(recursive=True) if "wandb-core" in " ".join(one.cmdline())]
+    assert cores
+    for core in cores:
+        core.kill()
+    psutil.wait_procs(cores, timeout=10)
+    for seed, trial_id in enumerate(ids):
+        grow(maker, trial_id, rows[seed][1:])
+        tracker.bring_up_to_date(trial_id)
+    assert tracker.finish()
+    assert all(steps(server, trial_id) == [500, 1000, 1500] for trial_id in ids)
 
 
 def test_trials_that_the_server_rejects_do_not_keep_the_others(server, maker, rng):

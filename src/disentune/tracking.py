@@ -43,6 +43,8 @@ SETTLE_S = 3.0
 """How long a server has to take in what it was sent before it is asked for it."""
 MOST_SENDS, MOST_FAILURES, MOST_ROUNDS = 3, 2, 8
 
+LOST = "onnection lost"
+"""What it says when its background process has died."""
 IN_USE = "is in use"
 """What the client says of a run that it is still closing in the background."""
 
@@ -312,11 +314,20 @@ class Tracker:
         if stream is not None:
             with suppress(Exception):  # else the client would not let go of the run
                 stream.run.finish(exit_code=1)
+        if LOST in f"{error!r} {error.__cause__!r}":
+            self._restart_client()
         if self.connection.online and (text := trouble(self.connection)):
             return self._went_away(Away(text))
         self.failures[trial_id] += 1
         self._note(f"{trial_id}: {error}")
         return None if self.failures[trial_id] >= MOST_SENDS else time.monotonic() + SETTLE_S
+
+    def _restart_client(self) -> None:
+        """Its background process has died; what it had open is opened anew by the next news of each trial."""
+        self.due |= dict.fromkeys(self.open, 0.0)
+        self.open.clear()
+        with suppress(Exception):
+            wandb.teardown()
 
     def _stream(self, folder: TrialFolder) -> Stream:
         if folder.id not in self.open:
