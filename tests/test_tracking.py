@@ -455,6 +455,30 @@ def test_pictures_that_a_killed_tracker_left_behind_are_sent(server, maker, seen
     assert not maker.run.trial(trial_id).wandb_folder.exists()
 
 
+def test_the_best_checkpoint_is_of_a_sound_trial_and_nearest_to_its_score(maker, rng):
+    rows = course(0.9, rng)
+    rows[1]["mig"], rows[2]["mig"] = 0.95, 0.5
+    good = quick_trial(maker, rows, seed=1)
+    quick_trial(maker, course(1.0, rng), status="failed", seed=2)
+    for step in (500, 1000, 1500):
+        maker.run.trial(good).checkpoints.save(step, {"step": step})
+    maker.sweep(objective={"metric": "mig", "mode": "max", "at": "best"})
+    folder, step, about = tracking._best_checkpoint(maker.run)
+    assert (folder.id, step, about["mig"]) == (good, 1000, 0.95)
+    maker.sweep(objective={"metric": "mig", "mode": "max"})
+    assert tracking._best_checkpoint(maker.run)[1:] == (1500, {"trial": good, "step": 1500, "mig": 0.5})
+    quick_trial(maker, course(0.1, rng), status="pending", seed=3)
+    assert tracking._best_checkpoint(maker.run) is None
+
+
+def test_offline_the_best_checkpoint_is_in_the_offline_run(server, maker, rng):
+    best = quick_trial(maker, course(0.9, rng))
+    maker.run.trial(best).checkpoints.save(1500, {"step": 1500})
+    assert sent(maker, mode="offline", best_checkpoint=True)
+    assert offline_run(maker, best).is_dir()
+    assert maker.run.trial(best).arrived()["offline artifact"] == 1500
+
+
 def test_an_artifact_that_was_refused_is_sent_again(server, maker, rng):
     best = quick_trial(maker, course(0.9, rng))
     maker.run.trial(best).checkpoints.save(1500, {"step": 1500})

@@ -295,7 +295,7 @@ class TrialFolder:
         except ConfigError:  # what cannot be read cannot be said to be there
             return False
 
-    def note_arrival(self, place: str, what: list[Any]) -> None:
+    def note_arrival(self, place: str, what: Any) -> None:
         write_json(self.path / "wandb.json", {**self.arrived(), place: what})
 
     # rows

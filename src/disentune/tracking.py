@@ -26,9 +26,8 @@ import wandb
 from disentune import pictures, results
 from disentune.config import flattened
 from disentune.connection import Connection, connection, scrubbed, trouble
-from disentune.errors import DataError
-from disentune.ledger import Run, Status, TrialFolder
-from disentune.settings import Objective
+from disentune.errors import ConfigError, DataError
+from disentune.ledger import FINAL, Run, Status, TrialFolder
 from disentune.sweepfile import SweepFile
 
 INIT_S, FINISH_S = 20.0, 30.0
@@ -168,9 +167,8 @@ class Stream:
                 if path.is_file():
                     self.run.save(glob.escape(str(path)), base_path=str(files), policy="now")
 
-    def send_checkpoint(self, name: str, step: int, objective: Objective, best: Any) -> bool:
-        """Whether W&B says that it has it."""
-        about = {"trial": self.folder.id, "step": step, objective.metric: float(best[objective.metric])}
+    def send_checkpoint(self, name: str, step: int, about: dict[str, Any]) -> bool:
+        """Whether W&B says that it has it; equal content is one version there."""
         artifact = wandb.Artifact(name, type="model", metadata=about)
         artifact.add_file(str(self.folder.checkpoints.path(step)))
         artifact.add_file(str(self.folder.path / "config.json"))
@@ -391,30 +389,50 @@ class Tracker:
         return not unsent(self.run, self.connection)
 
     def _send_best(self) -> None:
-        """The best trial's checkpoint and config as an artifact of its run; equal content is one version."""
-        loaded = results.read(self.run)
-        objective = results.objective_or_default(loaded)
-        if loaded.rows.empty or any(not folder.status().final for folder in self.run.trials()):
-            return
-        best = results.ranked(loaded, objective.metric, objective.mode, results.at_of(objective)).iloc[0]
-        folder = self.run.trial(best["trial_id"])
-        steps = folder.checkpoints.steps()
+        """The best trial's checkpoint and config as an artifact of its run, once all have ended."""
+        try:
+            found = _best_checkpoint(self.run)
+        except ConfigError as error:  # a ledger that cannot be read has no best trial
+            return self._note(str(error))
+        if found is None:
+            return None
+        folder, step, about = found
         place = f"{self.connection.place} artifact"
-        if not steps or math.isnan(best[objective.metric]) or folder.arrived().get(place) == [folder.id, steps[-1]]:
-            return
+        if folder.arrived().get(place) == step:
+            return None
         try:
             stream = self._stream(folder)
             stream.tell()
-            arrived = stream.send_checkpoint(f"{self.sweep.name}-best", steps[-1], objective, best)
+            arrived = stream.send_checkpoint(f"{self.sweep.name}-best", step, about)
             self._close(folder, folder.status())
-            if arrived:
-                folder.note_arrival(place, [folder.id, steps[-1]])
-            else:
-                self._note("the best checkpoint is not known to have arrived as an artifact")
         except Away as error:
             self._went_away(error)
         except Exception as error:
             self._dropped(folder.id, error)
+        else:
+            if arrived:
+                folder.note_arrival(place, step)
+            else:
+                self._note("the best checkpoint is not known to have arrived as an artifact")
+        return None
+
+
+def _best_checkpoint(run: Run) -> tuple[TrialFolder, int, dict[str, Any]] | None:
+    """Of the best trial, if all trials have ended: its folder, the kept step nearest to its score, and what it is."""
+    loaded = results.read(run)
+    objective = results.objective_or_default(loaded)
+    trials = results.ranked(loaded, objective.metric, objective.mode, results.at_of(objective))
+    sound = trials[~trials["status"].isin(results.BROKEN) & trials[objective.metric].notna()]
+    if sound.empty or not trials["status"].isin(FINAL).all():
+        return None
+    trial_id, score = sound.iloc[0]["trial_id"], float(sound.iloc[0][objective.metric])
+    folder = run.trial(trial_id)
+    at = [row["step"] for row in folder.rows() if row["metrics"].get(objective.metric) == score][-1:] or [0]
+    steps = folder.checkpoints.steps()
+    if not steps:
+        return None
+    step = min(steps, key=lambda kept: (abs(kept - at[0]), -kept))
+    return folder, step, {"trial": trial_id, "step": step, objective.metric: score}
 
 
 # ---- the process beside a driver
