@@ -10,17 +10,18 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-import wandb
 
 from disentune import pictures, results, tracking
 from disentune.connection import connection
 from disentune.ledger import Status
 from disentune.tracking import Tail, Tracker, unsent
 from run_examples import course, quick_trial
-from wandb_server import KEY, WandbServer
+from wandb_server import KEY, WandbServer, forget_client
 
 # a run that is left open, as a killed tracker leaves it, makes the client's own threads complain at the test's end
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning", "ignore:subprocess:ResourceWarning"
+)
 
 OWN = ("step", "clock/seconds", "clock/steps_per_second")
 """Keys that W&B gets beside the metrics."""
@@ -36,7 +37,7 @@ def server(monkeypatch, tmp_path):
     for name, value in (("SETTLE_S", 0.05), ("INIT_S", 2.0), ("FINISH_S", 2.0)):
         monkeypatch.setattr(tracking, name, value)
     yield found
-    wandb.teardown()  # the client remembers its server for as long as its process lives
+    forget_client()
     found.close()
 
 
@@ -155,6 +156,15 @@ def test_a_trial_that_goes_on_continues_its_own_run(server, maker, rng):
     assert_rows_are_the_tables(server.run(trial_id).rows, trial_rows(maker, trial_id))
     assert len(server.runs) == 1
     assert server.run(trial_id).exitcode == 0
+
+
+def test_rows_of_neighbouring_steps_leave_no_gap_either(server, maker):
+    rows = [{"step": step, "loss": 1.0, "loss_sum": 2.0, "mig": step / 10} for step in range(1, 7)]
+    trial_id = quick_trial(maker, rows[:3], status="pending")
+    assert sent(maker)
+    grow(maker, trial_id, rows[3:])
+    assert sent(maker)
+    assert steps(server, trial_id) == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_tracker_that_was_killed_leaves_no_gap_and_no_repeat(server, maker, rng):

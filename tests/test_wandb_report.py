@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import wandb
 
 from disentune import wandb_report
 from disentune.connection import connection
@@ -12,9 +11,11 @@ from disentune.figures import FIGURES
 from disentune.results import read
 from disentune.settings import Wandb
 from run_examples import course, quick_trial, study
-from wandb_server import ENTITY, WandbServer
+from wandb_server import ENTITY, WandbServer, forget_client
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning", "ignore:subprocess:ResourceWarning"
+)
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def server(monkeypatch, tmp_path):
     for name, value in {**found.environment(), "WANDB_CONFIG_DIR": str(tmp_path / "config")}.items():
         monkeypatch.setenv(name, value)
     yield found
-    wandb.teardown()
+    forget_client()
     found.close()
 
 

@@ -3,17 +3,21 @@
 `python tests/wandb_server.py PORT` runs it alone.
 """
 
+import gc
 import gzip
 import json
 import re
 import sys
 import threading
 import time
+import warnings
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import wandb
 
 KEY = "a" * 40
 ENTITY = "tester"
@@ -195,6 +199,15 @@ def _stream(server: WandbServer, project: str, run_id: str, data: dict[str, Any]
     if data.get("complete"):
         run.exitcode = data.get("exitcode")
     return {"limits": {"history": 10_000}}
+
+
+def forget_client() -> None:
+    """The real client remembers its server for as long as its process lives, and leaves its background process to the
+    garbage collector: here, so that it troubles no other test."""
+    wandb.teardown()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 # ---- GraphQL
