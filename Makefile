@@ -19,7 +19,7 @@ quickstart: setup  ## the paper's story in two or three minutes
 
 test: setup  ## every test: the quick ones on all cores, then those that start Ray or a compiler, one by one
 	$(BIN)/python -m pytest -m "not slow" -n auto
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --durations 20
 
 check: setup  ## what CI runs: style, types, tests
 	$(BIN)/ruff check

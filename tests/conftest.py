@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from disentune import cli, documents
+from disentune import cli, documents, lease, storage
 from disentune.config import TrialConfig, nested
 from disentune.ledger import Run, Status
+from object_store import Store, served, use_store
 
 TRIAL = {
     "dataset.name": "xysquares",
@@ -98,6 +99,19 @@ def make_run(tmp_path: Path) -> Callable[[str], RunMaker]:
         return maker
 
     return make
+
+
+@pytest.fixture
+def object_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Store]:
+    """An S3 server with an empty bucket, `bucket`, which the real client reaches at s3://bucket; leases are short."""
+    with served() as store:
+        use_store(store, monkeypatch.setenv)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        monkeypatch.setattr(lease, "SETTLE_S", 0.05)
+        monkeypatch.setattr(lease, "LOOK_S", 0.05)
+        storage._clock_offsets.clear()
+        yield store
+        storage._clock_offsets.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,8 @@ UNBOUNDED = {
 """Metrics that are not between -1 and 1."""
 
 
+MOVED = {"downstream": 0.06}
+"""How far shift and scale of codes move a score, beyond rounding: a regression on ten rows feels its penalty."""
 SMALLER = {"downstream": {"train": 300, "test": 100}}
 """Params for tables of a few hundred rows."""
 

@@ -1,5 +1,6 @@
 """Carries a sweep out in this process instead of on Ray: workers in random order, deaths at any moment."""
 
+import itertools
 import os
 import signal
 import time
@@ -10,7 +11,7 @@ import numpy as np
 from disentune.ledger import Run
 from disentune.planner import Planner
 from disentune.results import read
-from disentune.segment import work
+from disentune.segment import Superseded, work
 from disentune.space import check
 from disentune.sweepfile import read_sweep
 
@@ -81,6 +82,51 @@ def simulate(run: Run, path: Path, rng: np.random.Generator, slots=3, dies_after
             if reports == dies_after:
                 raise Death
     return planner
+
+
+NOBODY_S_FAULT = ("node", "preempted", "storage", None)
+
+
+def simulate_faults(run: Run, path: Path, rng: np.random.Generator, slots=3, chance=0.15) -> dict[str, int]:
+    """One session in which workers are lost for reasons that are not the trial's. Some of them live on, cut off from
+    their driver, and try to write while another worker has their trial. Returns how often what happened."""
+    sweep, seen = read_sweep(path), {"lost": 0, "refused": 0}
+    ticks = itertools.count(step=100)  # no rest is longer
+    with run.locked() as session:
+        run.record(sweep)
+        planner = Planner(run, sweep, session, clock=lambda: float(next(ticks)))
+        workers, zombies = {}, []
+        while not planner.finished:
+            while len(workers) < slots and (segment := planner.next()) is not None:
+                workers[segment.trial_id] = work(segment)
+            if zombies and rng.random() < 0.5:
+                seen["refused"] += _drag_on(zombies, int(rng.integers(len(zombies))))
+            if not workers:
+                continue
+            trial_id = list(workers)[int(rng.integers(len(workers)))]
+            report = next(workers[trial_id])
+            if report.outcome is None and rng.random() < chance:
+                zombies.append(workers.pop(trial_id))
+                planner.lost(trial_id, "simulated", NOBODY_S_FAULT[int(rng.integers(len(NOBODY_S_FAULT)))])
+                seen["lost"] += 1
+                continue
+            if report.outcome is not None:
+                del workers[trial_id]
+            planner.report(trial_id, report)
+        while zombies:
+            seen["refused"] += _drag_on(zombies, 0)
+    assert not planner.trouble
+    return seen
+
+
+def _drag_on(zombies: list, number: int) -> bool:
+    """One step of a worker that was given up; it ends when it notices."""
+    try:
+        assert next(zombies[number]).outcome is None, "a worker that was given up has ended its trial"
+    except Superseded:
+        zombies.pop(number)
+        return True
+    return False
 
 
 def sessions_through_kills(run: Run, path: Path, seed: int) -> int:

@@ -11,21 +11,23 @@ import disentune
 
 ROOT = Path(disentune.__file__).parent
 LAYERS = [
-    ("errors", "randomness", "process", "environment", "terminal"),
-    ("documents", "plugin"),
+    ("errors", "cuda", "preemption"),
+    ("randomness", "process", "environment", "terminal", "storage"),
+    ("documents", "plugin", "lease"),
     ("gaussian", "initialise", "pairs", "parameters", "schedules", "figures", "transforms"),
     ("settings", "data", "models", "recon", "frameworks", "metrics"),
     ("config", "connection"),
     ("sweepfile", "evaluation", "selection"),
     ("space", "training", "pictures", "ledger", "suggest", "schema", "arrays"),
     ("schedule", "segment", "plan", "results"),
-    ("planner", "report", "rescore", "watch"),
-    ("display", "trainable", "search", "tracking", "streaming", "wandb_report"),
-    ("sweep", "cli_data", "cli_report", "cli_wandb"),
+    ("planner", "report", "rescore", "watch", "clusterfile", "fallback"),
+    ("display", "trainable", "search", "tracking", "streaming", "wandb_report", "placement", "verify"),
+    ("sweep", "submission", "supervisor"),
+    ("cli_data", "cli_report", "cli_wandb", "cli_cluster", "cli_submit"),
     ("cli", "__init__"),
 ]
 """From the bottom up. A module imports from layers below its own, never from its own or above."""
-EDGE = {"trainable", "search", "sweep", "tracking"}
+EDGE = {"trainable", "search", "sweep", "tracking", "placement", "verify", "submission", "clusterfile", "fallback"}
 FORBIDDEN = {"utils", "util", "helpers", "common", "misc", "base", "manager", "core"}
 
 FILES = sorted(ROOT.rglob("*.py"))

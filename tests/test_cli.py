@@ -112,6 +112,8 @@ def test_status_tells_the_best_and_the_file_to_read_of_a_failure(disentune, fini
         "node",
         "seconds",
         "contents",
+        "faults",
+        "node_id",
     ]
 
 
@@ -504,7 +506,7 @@ def test_a_wrong_sweep_is_refused_with_its_line_and_nothing_is_started(disentune
         (["status", "nothing"], "There are no runs in runs"),
         (["list", "framework"], "Did you mean 'frameworks'?"),
         (["run", str(QUICKSTART), "--name", "../escape"], "--name '../escape'"),
-        (["run", str(QUICKSTART), "--storage", "s3://bucket"], "must be a folder"),
+        (["run", str(QUICKSTART), "--storage", "ftp://host/runs"], "ftp:// is not supported; must be a folder"),
         (["run", str(QUICKSTART), "--set", "training.steps"], "must be key=value"),
         (["run", str(QUICKSTART), "--set", "training.step=3"], "Did you mean 'steps'?"),
         (["run", str(QUICKSTART), "--only", "framework.nam == 1"], "framework.nam"),

@@ -1,5 +1,6 @@
 """The run folder survives what befalls disks and processes, and says what it cannot read."""
 
+import errno
 import json
 import os
 import signal
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from disentune import documents, ledger
+from disentune import documents, lease, ledger
 from disentune.config import TrialConfig
 from disentune.errors import ConfigError, TrialError
 from disentune.ledger import Checkpoints, Run, Status, TrialFolder, find_run, write_atomically
+from disentune.storage import place, read_bytes
 from disentune.sweepfile import read_sweep
 
 TREE = {
@@ -196,6 +198,30 @@ def test_when_all_are_damaged_training_begins_again(checkpoints):
         checkpoints.path(step).write_bytes(b"")
     step, state, notes = checkpoints.newest()
     assert (step, state, len(notes)) == (0, None, 2)
+
+
+def fails_to_read(monkeypatch, number):
+    def fail(path):
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(ledger, "read_bytes", fail)
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EACCES])
+def test_a_storage_that_does_not_answer_or_let_us_in_damages_no_checkpoint(checkpoints, monkeypatch, number):
+    save(checkpoints, 10, 20)
+    with monkeypatch.context() as patch:
+        fails_to_read(patch, number)
+        with pytest.raises(OSError, match=os.strerror(number)):
+            checkpoints.newest()
+    assert checkpoints.newest()[0] == 20
+
+
+def test_a_checkpoint_on_a_bad_block_of_the_disk_is_passed_over(checkpoints, monkeypatch):
+    save(checkpoints, 10)
+    fails_to_read(monkeypatch, errno.EIO)
+    assert checkpoints.newest()[:2] == (0, None)
+    assert checkpoints.steps() == []
 
 
 def test_a_damaged_checkpoint_does_not_crowd_out_the_sound_ones(checkpoints):
@@ -544,3 +570,209 @@ def test_what_is_written_is_json_that_any_program_reads(folder):
     content = json.loads((folder.path / "config.json").read_text())
     assert content == {"trial_id": CONFIG.id, "arms": ["a"], "config": CONFIG.tree()}
     assert json.loads((folder.path / "status.json").read_text())["state"] == "done"
+
+
+# ---- hiccups
+
+
+def stumbling(monkeypatch, name, failures, number=errno.EIO):
+    """The first calls of a function of the system fail."""
+    left, real = [failures], getattr(os, name)
+
+    def call(*arguments):
+        if left[0]:
+            left[0] -= 1
+            raise OSError(number, os.strerror(number))
+        return real(*arguments)
+
+    monkeypatch.setattr(os, name, call)
+    monkeypatch.setattr("disentune.storage.FIRST_WAIT_S", 0.001)
+
+
+def test_a_disk_that_stumbles_loses_nothing_and_no_row_counts_twice(folder, monkeypatch):
+    stumbling(monkeypatch, "fsync", 3)
+    folder.append_row(row(1, loss=0.5))
+    stumbling(monkeypatch, "fsync", 2)
+    folder.set_status(Status("running", 1))
+    assert folder.rows() == [row(1, loss=0.5)]
+    assert folder.status().step == 1
+    assert [path for path in folder.path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_full_disk_is_raised_at_once_and_leaves_the_old_content(folder, monkeypatch):
+    folder.set_status(Status("running", 1))
+    stumbling(monkeypatch, "fsync", 1, errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left"):
+        folder.set_status(Status("running", 2))
+    assert folder.status().step == 1
+
+
+def test_a_worker_does_not_take_a_storage_that_cannot_be_read_for_another_driver(run, monkeypatch):
+    with run.locked() as token:
+        monkeypatch.setattr("disentune.storage.PATIENCE_S", 0.0)
+        monkeypatch.setattr(Path, "read_bytes", lambda path: (_ for _ in ()).throw(OSError(errno.EIO, "gone")))
+        with pytest.raises(OSError, match="gone"):
+            run.session()
+        monkeypatch.undo()
+        assert run.session() == token
+
+
+# ---- in an object store
+
+
+@pytest.fixture
+def far(object_store) -> Run:
+    return Run(place("s3://bucket/runs/demo/main"))
+
+
+@pytest.fixture
+def far_folder(far) -> TrialFolder:
+    trial = far.trial(CONFIG.id)
+    trial.create(CONFIG, ("a",))
+    return trial
+
+
+def test_a_trial_in_a_store_reads_back(far, far_folder):
+    far_folder.create(CONFIG, ("b",))
+    far_folder.set_status(Status("running", 3))
+    far_folder.write_pictures(3, b"picture")
+    far_folder.write_pictures_failure("no picture")
+    far_folder.add_error("first\n")
+    far_folder.add_error("second\n")
+    again = far.trials()[0]
+    assert [trial.id for trial in far.trials()] == [CONFIG.id]
+    assert (again.config(), again.arms()) == (CONFIG, ("a", "b"))
+    assert again.status() == Status("running", 3)
+    assert again.update_status(step=4) == far_folder.status()
+    assert (again.picture_steps(), again.read_pictures(3), again.read_pictures(4)) == ([3], b"picture", None)
+    assert again.pictures_failure() == "no picture"
+    assert read_bytes(again.errors_path) == b"first\nsecond\n"
+
+
+def test_a_folder_without_a_config_is_no_trial_in_a_store_either(far, far_folder):
+    (far.path / "trials" / "half" / "status.json").write_bytes(b"{}")
+    assert [trial.id for trial in far.trials()] == [CONFIG.id]
+    assert far.known_trials("status.json").keys() == {CONFIG.id}
+
+
+def test_rows_in_a_store_are_those_of_a_file(far_folder, folder, object_store):
+    for step in (1, 2, 3):
+        for one in (far_folder, folder):
+            one.append_row(row(step, loss=1 / step))
+    assert object_store[f"runs/demo/main/trials/{CONFIG.id}/rows.jsonl"] == folder.rows_path.read_bytes()
+    assert TrialFolder(far_folder.path).rows() == folder.rows()
+
+
+def test_a_worker_that_was_cut_off_takes_no_row_from_the_one_in_its_place(far_folder):
+    old, new = far_folder, TrialFolder(far_folder.path)
+    old.append_row(row(1))
+    for step in (2, 3):
+        new.append_row(row(step))
+    old.append_row(row(2))
+    assert [found["step"] for found in new.rows()] == [1, 2, 3]
+    old.append_row(row(4))
+    new.append_row(row(5))
+    assert [found["step"] for found in new.rows()] == [1, 2, 3, 4, 5]
+
+
+@pytest.fixture
+def late(far_folder):
+    """The request of a worker that was cut off comes late: fewer rows stand in the place of three."""
+    old = far_folder
+    new = TrialFolder(old.path)
+    for step in (1, 2, 3):
+        new.append_row(row(step))
+    old.rows_path.write_bytes(new.rows_path.read_bytes().split(b"\n")[0] + b"\n")
+    return new
+
+
+def test_a_late_request_takes_no_row_away(late):
+    late.append_row(row(4))
+    assert [found["step"] for found in late.rows()] == [1, 2, 3, 4]
+
+
+def test_a_late_request_takes_no_row_away_at_the_end_of_a_stretch_either(late):
+    assert [found["step"] for found in late.rows()] == [1]
+    late.keep_rows()
+    assert [found["step"] for found in late.rows()] == [1, 2, 3]
+
+
+def test_rows_that_are_all_there_are_not_written_again(far_folder, object_store):
+    far_folder.append_row(row(1))
+    object_store.requests.clear()
+    far_folder.keep_rows()
+    assert not any(request.startswith("PUT") for request in object_store.requests)
+
+
+def test_checkpoints_in_a_store_are_kept_pruned_copied_and_passed_over_when_damaged(far, far_folder):
+    checkpoints = far_folder.checkpoints
+    for step in (1, 2, 3, 4):
+        checkpoints.save(step, {"x": torch.tensor([step])})
+    checkpoints.prune(2, best=1)
+    assert checkpoints.steps() == [1, 3, 4]
+    other = far.trial("other").checkpoints
+    other.save(5, {"x": torch.tensor([50])})
+    other.copy_from(checkpoints, 3)
+    assert other.steps() == [3]
+    checkpoints.path(4).write_bytes(b"damaged")
+    step, state, notes = checkpoints.newest()
+    assert (step, state["x"].item(), len(notes)) == (3, 3, 1)
+    assert checkpoints.steps() == [1, 3]
+    assert checkpoints.path(4).with_suffix(".damaged").read_bytes() == b"damaged"
+
+
+def test_a_store_that_does_not_answer_damages_no_checkpoint(far_folder, object_store, monkeypatch):
+    monkeypatch.setattr("disentune.storage.PATIENCE_S", 0.0)
+    checkpoints = far_folder.checkpoints
+    checkpoints.save(1, {"x": torch.tensor([1])})
+    monkeypatch.setattr(checkpoints, "steps", lambda: [1])
+    object_store.faults = [500] * 20
+    with pytest.raises(OSError, match="HTTP status 500"):
+        checkpoints.newest()
+    object_store.faults = []
+    assert checkpoints.newest()[0] == 1
+
+
+def test_a_run_in_a_store_keeps_its_sweeps_and_generations(far, tmp_path):
+    far.record(sweep_file(tmp_path))
+    far.record(sweep_file(tmp_path, seeds=3))
+    far.add_generation({"population": "a", "step": 1, "moves": {}})
+    assert far.exists()
+    assert far.sweep().seeds == (0, 1, 2)
+    assert (far.path / "sweep-before-1.yaml").is_file()
+    assert far.generations() == [{"population": "a", "step": 1, "moves": {}}]
+    assert far.environment()["python"]
+
+
+def test_one_driver_at_a_time_holds_a_run_in_a_store(far, monkeypatch):
+    monkeypatch.setattr(lease, "RENEW_S", 0.1)
+    assert not far.is_running()
+    far.stop_path.touch()
+    with far.locked() as token:
+        assert far.session() == token
+        assert far.is_running()
+        assert not far.stop_path.exists()
+        assert far.began() is not None
+        with pytest.raises(ConfigError, match=r"s3://bucket/runs/demo/main is already being run by process \d+ on"):
+            far.locked().__enter__()
+    assert not far.is_running()
+
+
+def test_a_run_is_found_by_its_address_or_in_its_storage(far, tmp_path):
+    far.record(sweep_file(tmp_path))
+    for text, where in (("s3://bucket/runs/demo/main", "runs"), ("s3://bucket/runs/demo", "runs"),
+                        ("demo/main", "s3://bucket/runs"), ("demo", "s3://bucket/runs")):  # fmt: skip
+        assert find_run(text, where) == far
+    with pytest.raises(ConfigError, match="Did you mean 'demo/main'"):
+        find_run("dem/main", "s3://bucket/runs")
+    with pytest.raises(ConfigError, match="there is no bucket 'nobody'"):
+        find_run("s3://nobody/demo/main")
+
+
+def test_damage_in_a_store_is_named_by_its_address(far_folder):
+    (far_folder.path / "status.json").write_bytes(b"{")
+    with pytest.raises(ConfigError, match=r"s3://bucket/runs/demo/main/trials/\w+/status.json is damaged"):
+        far_folder.status()
+    far_folder.rows_path.write_bytes(b"{}\n")
+    with pytest.raises(ConfigError, match=r"rows.jsonl:1 is damaged"):
+        far_folder.rows()

@@ -1,16 +1,27 @@
 """A sweep carried out by a simulator instead of Ray: any order, any number of deaths, the same table."""
 
+import errno
 import json
 
 import numpy as np
 import pytest
 
-from disentune.ledger import Run
-from disentune.planner import MOST_LOSSES, Planner
+from disentune.errors import Unavailable
+from disentune.ledger import Run, TrialFolder
+from disentune.planner import DOUBT_S, LEAVE_S, LONGEST_REST_S, STORAGE_FAULTS, STORAGE_S, Planner
 from disentune.results import read, write_parquet
-from disentune.segment import work
+from disentune.segment import Report, work
 from disentune.sweepfile import read_sweep
-from simulator import SCHEDULERS, SEARCHES, disturbed, sessions_through_kills, simulate, sweep_file, table
+from simulator import (
+    SCHEDULERS,
+    SEARCHES,
+    disturbed,
+    sessions_through_kills,
+    simulate,
+    simulate_faults,
+    sweep_file,
+    table,
+)
 
 PAIRS = [(s, c) for s in SEARCHES for c in SCHEDULERS if (s, c) != ("optuna", "pbt")]
 
@@ -147,7 +158,7 @@ def test_a_lost_worker_is_replaced_but_not_for_ever(tmp_path):
     sweep = read_sweep(path)
     with run.locked() as session:
         planner = Planner(run, sweep, session)
-        for _ in range(MOST_LOSSES):
+        for _ in range(sweep.settings.retries.lost + 1):
             segment = planner.next()
             message = planner.lost(segment.trial_id, "the node burnt")
         assert "failed" in message
@@ -155,6 +166,274 @@ def test_a_lost_worker_is_replaced_but_not_for_ever(tmp_path):
         assert status.state == "failed"
         assert "the node burnt" in status.cause
         assert planner.next().trial_id != segment.trial_id
+
+
+# ---- faults by cause
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def faulty(tmp_path):
+    """Makes planners of one run, each for a new session, at a clock that stands still."""
+    run, clock = Run(tmp_path / "runs" / "tiny" / "main"), Clock()
+
+    def planner(*overrides):
+        sweep = read_sweep(sweep_file(tmp_path), overrides)
+        with run.locked() as session:
+            return Planner(run, sweep, session, clock=clock)
+
+    planner.run, planner.clock = run, clock
+    return planner
+
+
+def begun(planner, node_id="node-1"):
+    """The next segment, whose worker has got as far as saying where it is."""
+    segment = planner.next()
+    planner.run.trial(segment.trial_id).update_status(state="running", attempts=segment.attempt, node_id=node_id)
+    return segment.trial_id
+
+
+@pytest.mark.parametrize("search", ["grid", "optuna"])
+@pytest.mark.parametrize("scheduler", ["asha", "none"])
+def test_lost_nodes_and_workers_that_live_on_change_nothing(tmp_path, search, scheduler):
+    path = sweep_file(tmp_path, search, scheduler)
+    calm, run = (Run(tmp_path / "runs" / "tiny" / name) for name in ("calm", "faulty"))
+    simulate(calm, path, np.random.default_rng(0))
+    seen = simulate_faults(run, path, np.random.default_rng(1))
+    assert min(seen.values()) > 3
+    assert table(run) == table(calm)
+    assert sum(sum(folder.status().faults.values()) for folder in run.trials()) <= seen["lost"]
+
+
+@pytest.mark.parametrize("cause", ["node", "preempted", "storage"])
+def test_what_is_not_the_trial_s_fault_never_counts_against_it(faulty, cause):
+    planner = faulty()
+    for _ in range(20):
+        trial_id = begun(planner)
+        message = planner.lost(trial_id, "spot", cause)
+        planner.report(trial_id, Report(0, {"step": 0, "metrics": {}}))  # the storage works for others
+        faulty.clock.now += 100
+    assert message.startswith(f"{trial_id} ")
+    assert "goes on from there: spot" in message
+    assert faulty.run.trial(trial_id).status().faults == {cause: 20}
+    assert faulty.run.trial(trial_id).status().state == "pending"
+    assert planner.next().trial_id == trial_id
+
+
+def test_every_start_has_a_number_of_its_own_even_if_no_worker_came_so_far(faulty):
+    planner = faulty()
+    first = planner.next()
+    planner.lost(first.trial_id, "its worker never began")
+    second = planner.next()
+    assert (second.trial_id, second.attempt) == (first.trial_id, first.attempt + 1)
+
+
+def test_a_stretch_that_ended_well_forgives_lost_workers(faulty):
+    planner = faulty("retries.lost=1")
+    for _ in range(5):
+        trial_id = begun(planner)
+        assert "goes on from there" in planner.lost(trial_id, "gone")
+        assert begun(planner) == trial_id
+        planner.report(trial_id, Report(0, None, "paused"))
+
+
+def test_nobody_s_fault_is_not_even_counted(faulty):
+    planner = faulty()
+    trial_id = begun(planner)
+    assert "waits for another worker: 512 MB" in planner.lost(trial_id, "512 MB are held", None)
+    assert faulty.run.trial(trial_id).status().faults == {}
+    assert planner.next().trial_id == trial_id
+
+
+def test_a_node_that_is_taken_away_is_left_alone_for_a_moment(faulty):
+    planner = faulty()
+    left = begun(planner)
+    planner.lost(left, "spot", "preempted")
+    assert begun(planner) != left
+    faulty.clock.now += LEAVE_S
+    assert planner.next().trial_id == left
+
+
+def test_storage_that_fails_is_tried_again_later_and_later(faulty):
+    planner = faulty()
+    rests = []
+    for _ in range(9):
+        trial_id = begun(planner)
+        planner.lost(trial_id, "No space left", "storage")
+        planner.report(trial_id, Report(0, {"step": 0, "metrics": {}}))
+        rests.append(planner.trials[trial_id].rests_until - faulty.clock.now)
+        faulty.clock.now += rests[-1]
+    assert rests == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_storage_that_stays_away_ends_the_session_in_words(faulty):
+    planner = faulty()
+    for number in range(STORAGE_FAULTS):
+        assert not planner.trouble
+        faulty.clock.now += STORAGE_S / (STORAGE_FAULTS - 1) * (number > 0)
+        planner.lost(begun(planner), "No space left", "storage")
+    assert isinstance(planner.trouble, Unavailable)
+    assert "nobody could use the storage for 300 s" in str(planner.trouble)
+    assert not planner.finished, "nothing has failed: it can be resumed"
+
+
+def test_a_trial_that_is_stopped_makes_room_for_the_next_at_once(tmp_path, monkeypatch):
+    run = Run(tmp_path / "runs" / "tiny" / "main")
+    sweep = read_sweep(sweep_file(tmp_path, "optuna"), ["search.in_flight=1", "seeds=1"])
+    with run.locked() as session:
+        planner = Planner(run, sweep, session)
+    arms = len(planner.open)
+    waiting, stopped = list(planner.open), []
+    real = Planner._allowed
+
+    def allowed(self, trial):
+        if trial not in waiting:
+            return real(self, trial)
+        if not stopped:
+            stopped.append(trial)
+            trial.folder.create(trial.config, trial.point.arms)
+            self._close(trial, "done", "scheduler.asha: stopped at step 0")
+        return None
+
+    monkeypatch.setattr(Planner, "_allowed", allowed)
+    assert planner.next().trial_id not in {trial.id for trial in waiting}
+    assert len(planner.trials) == arms + 1
+
+
+def test_a_folder_that_cannot_be_made_is_tried_again_later(faulty, monkeypatch):
+    planner = faulty()
+
+    def fail(self, config, arms):
+        raise OSError(errno.ENOSPC, "No space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrialFolder, "create", fail)
+        assert planner.next() is None
+        assert not planner.trouble
+        for _ in range(STORAGE_FAULTS):
+            faulty.clock.now += STORAGE_S
+            assert planner.next() is None
+        assert isinstance(planner.trouble, Unavailable)
+    assert planner.next() is not None
+
+
+@pytest.mark.parametrize("row", [None, {"step": 0, "metrics": {}}])
+def test_storage_that_works_in_between_does_not(faulty, row):
+    planner = faulty()
+    for _ in range(3 * STORAGE_FAULTS):
+        faulty.clock.now += STORAGE_S / 2
+        trial_id = begun(planner)
+        planner.lost(trial_id, "No space left", "storage")
+        planner.report(trial_id, Report(0, row))
+    assert not planner.trouble
+
+
+def test_storage_that_fails_for_the_driver_too_loses_no_trial(faulty, monkeypatch):
+    planner = faulty()
+    trial_id = begun(planner)
+
+    def fail(self):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(faulty.run.trial(trial_id)), "status", fail)
+        assert "could not use the storage" in planner.lost(trial_id, "Input/output error", "storage")
+    faulty.clock.now += 100
+    assert planner.next().trial_id == trial_id
+
+
+@pytest.mark.parametrize(("gpu", "then"), [(0.25, 1), (1, 1), (2, 2), (0, 0)])
+def test_a_trial_that_ran_out_of_memory_goes_on_alone_on_a_whole_gpu(faulty, gpu, then):
+    planner = faulty(f"resources.gpu={gpu}", "training.device=cpu")
+    first = planner.next()
+    assert first.settings["resources"]["gpu"] == gpu
+    faulty.run.trial(first.trial_id).update_status(state="running", attempts=first.attempt)
+    assert "ran out of memory" in planner.lost(first.trial_id, "killed", "memory")
+    faulty.clock.now += LONGEST_REST_S
+    second = planner.next()
+    assert second.trial_id == first.trial_id
+    assert second.settings["resources"]["gpu"] == then
+    assert planner.next().settings["resources"]["gpu"] == gpu, "the others share as before"
+
+
+def test_a_worker_that_was_killed_for_memory_before_its_trial_began_is_tried_again_later(faulty):
+    planner = faulty("retries.memory=0")
+    trial_id = planner.next().trial_id
+    assert "waits for another worker: low on memory" in planner.lost(trial_id, "low on memory", "memory")
+    assert planner.next().trial_id != trial_id
+    faulty.clock.now += LONGEST_REST_S
+    assert planner.next().trial_id == trial_id
+    assert faulty.run.trial(trial_id).status().faults == {}
+
+
+@pytest.mark.parametrize("cause", ["memory", "error"])
+def test_retries_are_counted_across_sessions(faulty, cause):
+    trial_id = begun(planner := faulty("retries.error=1"))
+    assert "goes on" in planner.lost(trial_id, "first", cause)
+    assert begun(planner := faulty("retries.error=1")) == trial_id
+    assert "failed" in planner.lost(trial_id, "second", cause)
+    status = faulty.run.trial(trial_id).status()
+    assert (status.state, status.cause, status.faults) == ("failed", "second", {cause: 2})
+
+
+def test_a_hang_that_its_worker_has_counted_is_a_hang_and_not_a_lost_worker(faulty):
+    planner = faulty("retries.hang=1", "retries.lost=0")
+    trial_id = begun(planner)
+    faulty.run.trial(trial_id).update_status(state="pending", faults={"hang": 1})
+    assert f"{trial_id} hung" in planner.lost(trial_id, "its process ended", "lost")
+    assert faulty.run.trial(trial_id).status().faults == {"hang": 1}
+    assert begun(planner) == trial_id
+
+
+def test_a_hang_that_ended_the_trial_is_told(faulty):
+    planner = faulty("retries.hang=0")
+    trial_id = begun(planner)
+    faulty.run.trial(trial_id).update_status(state="failed", cause="no training step\nstacks", faults={"hang": 1})
+    assert planner.lost(trial_id, "its process ended") == f"{trial_id} failed: no training step"
+    assert planner.next().trial_id != trial_id
+
+
+def test_a_checkpoint_in_between_forgives_lost_workers(faulty):
+    planner = faulty("retries.lost=1")
+    for step in range(1, 6):
+        trial_id = begun(planner)
+        faulty.run.trial(trial_id).update_status(step=step)
+        assert "goes on" in planner.lost(trial_id, "segmentation fault")
+    assert "failed" in planner.lost(begun(planner), "segmentation fault")
+
+
+def test_a_worker_whose_node_turns_out_to_have_died_was_not_lost(faulty):
+    planner, dead = faulty("retries.lost=1"), set()
+    planner.is_dead = dead.__contains__
+    for number in range(5):
+        trial_id = begun(planner, f"node-{number}")
+        assert "goes on" in planner.lost(trial_id, "no answer")
+        dead.add(f"node-{number}")
+    assert begun(planner) == trial_id
+
+
+@pytest.mark.parametrize("died", [True, False])
+def test_a_last_loss_is_judged_when_the_cluster_knows_of_the_node(faulty, died):
+    planner = faulty("retries.lost=0")
+    trial_id = begun(planner)
+    planner.lost(trial_id, "no answer", certain=False)
+    assert begun(planner) != trial_id, "it waits"
+    assert faulty.run.trial(trial_id).status().state == "pending"
+    faulty.clock.now += DOUBT_S
+    planner.is_dead = lambda node_id: died
+    assert (planner.next().trial_id == trial_id) == died
+    status = faulty.run.trial(trial_id).status()
+    assert (status.state == "failed") != died
+    assert ("no answer" in status.cause) != died
 
 
 def test_a_failing_trial_keeps_its_traceback_and_the_others_go_on(tmp_path, monkeypatch):

@@ -4,12 +4,26 @@ import json
 import pickle
 
 import pytest
+from ray import cloudpickle
+from ray.air.execution._internal import RayActorManager
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    LocalRayletDiedError,
+    NodeDiedError,
+    OutOfMemoryError,
+    RayActorError,
+    RayTaskError,
+    WorkerCrashedError,
+)
 from ray.tune.search import Searcher
 
+from disentune import search as search_module
+from disentune.errors import ConfigError
 from disentune.ledger import Run
 from disentune.planner import Planner
-from disentune.search import LedgerSearch
-from disentune.segment import Segment, work
+from disentune.search import Causes, Ended, Ends, LedgerSearch, cause_of, keep_tune_going, named_node, words
+from disentune.segment import Preempted, Report, Segment, Superseded, Unclean, work
 from disentune.sweepfile import read_sweep
 from simulator import sweep_file
 
@@ -59,14 +73,229 @@ def test_nothing_new_starts_once_it_is_asked_to_stop(edge):
     assert search.suggest("a") == Searcher.FINISHED
 
 
+class OnRay:
+    def __init__(self, status):
+        self.status = status
+
+
+@pytest.mark.parametrize(
+    ("asked", "states", "ends"),
+    [
+        (True, ["PENDING", "TERMINATED"], True),
+        (True, ["PENDING", "RUNNING"], False),
+        (False, ["PENDING"], False),
+    ],
+)
+def test_a_session_that_is_asked_to_stop_ends_with_its_last_running_segment(edge, asked, states, ends):
+    search, _, stop = edge
+    stop += [True] * asked
+    Causes(search).on_step_begin(0, [OnRay(state) for state in states])
+    assert Ends(search).stop_all() == ends
+    assert not Ends(search)("a", {}), "no segment is cut short"
+
+
+def test_a_session_in_trouble_ends_as_if_it_were_asked_to(edge):
+    search, _, _ = edge
+    assert not Ends(search).stop_all()
+    search.planner.trouble = ConfigError("no storage")
+    assert Ends(search).stop_all()
+
+
+def test_every_word_of_a_worker_shows_that_the_storage_works(edge, monkeypatch):
+    search, _, _ = edge
+    search.suggest("a")
+    told = []
+    monkeypatch.setattr(search.planner, "report", lambda id, report: told.append(report))
+    search.on_trial_result("a", {"at_step": 7, "rows": [], "outcome": None})
+    assert told == [Report(7)]
+
+
+def test_the_time_limit_is_seen_while_every_slot_is_busy(edge):
+    search, _, _ = edge
+    search.suggest("a")
+    asked = []
+    search.stopping = lambda: bool(asked.append(True))
+    search.on_trial_result("a", {"at_step": 7, "rows": [], "outcome": None})
+    assert asked
+
+
+@pytest.mark.parametrize(("own", "certain"), [("here", False), (56 * "a", True)])
+def test_a_node_that_may_have_died_unseen_is_no_certain_one(edge, monkeypatch, own, certain):
+    search, _, _ = edge
+    search.suggest("a")
+    heard = []
+    monkeypatch.setattr(search_module, "own_node", lambda: own)
+    monkeypatch.setattr(search.planner, "lost", lambda *told: heard.append(told) or "")
+    search.on_trial_error("a", RayActorError(error_msg=f"Node Id: {56 * 'a'} died"))
+    assert heard[0][3] is certain
+
+
+def test_a_last_result_may_come_only_with_the_end(edge):
+    search, _, _ = edge
+    reports = list(work(segment_of(search.suggest("a"))))
+    rows = [report.row for report in reports if report.row]
+    search.on_trial_complete("a", {"at_step": reports[-1].step, "rows": rows, "outcome": "done"})
+    (ended,) = (trial for trial in search.planner.trials.values() if trial.status.state == "done")
+    assert not ended.active
+    assert ended not in search.planner.open
+
+
 def test_a_lost_worker_is_told_with_its_cause_and_its_trial_runs_again(edge):
     search, news, _ = edge
     lost = segment_of(search.suggest("a")).trial_id
-    search.causes["a"] = "the node burnt"
     search.on_trial_complete("a", None, error=True)
-    assert "lost its worker" in news[-1][1]["lost"]
+    search.on_trial_error("a", WorkerCrashedError())
+    assert "lost its worker at step 0 and goes on from there: The worker died" in news[-1][1]["lost"]
     assert segment_of(search.suggest("b")).trial_id == lost
 
 
 def test_pickling_it_takes_nothing_along(edge):
     assert type(pickle.loads(pickle.dumps(edge[0]))) is Searcher
+
+
+# ---- causes
+
+
+def raised(error) -> RayTaskError:
+    """As Ray hands on what a worker raised."""
+    return RayTaskError("step", "Traceback ...", error, proctitle="p", pid=1, ip="10.0.0.1").as_instanceof_cause()
+
+
+NODE = "7" * 56
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (raised(OSError(28, "No space left on device")), "storage"),
+        (raised(PermissionError(13, "Permission denied")), "storage"),
+        (raised(Preempted("at step 3")), "preempted"),
+        (RayActorError(preempted=True), "preempted"),
+        (raised(Unclean("512 MB")), None),
+        (raised(Superseded("given up")), "lost"),
+        (raised(TypeError("another version")), "lost"),
+        (Ended(OutOfMemoryError("1 worker(s) were killed due to the node running low on memory.")), "memory"),
+        (Ended(NodeDiedError("gone")), "node"),
+        (Ended(LocalRayletDiedError()), "node"),
+        (Ended(WorkerCrashedError()), "lost"),
+        (ActorDiedError(), "lost"),
+        (ActorUnavailableError("no answer", None), "lost"),
+    ],
+)
+def test_a_cause_is_known_by_the_type_of_its_error(error, cause):
+    assert cause_of(error, "") == cause
+    assert cause_of(cloudpickle.loads(cloudpickle.dumps(error)), "") == cause, "also as Tune keeps it"
+
+
+@pytest.mark.parametrize("error", [ActorDiedError(), ActorUnavailableError("no answer", None)])
+def test_a_worker_is_not_lost_but_its_node_where_that_is_dead(monkeypatch, error):
+    monkeypatch.setattr(search_module, "is_dead", {NODE}.__contains__)
+    assert cause_of(error, NODE) == "node"
+    assert cause_of(error, "8" * 56) == "lost"
+
+
+def test_the_node_that_ray_names_in_words_is_found():
+    text = f"The actor died because its node has died. Node Id: {NODE}\n\tthe actor's node was terminated"
+    assert named_node(RayActorError(error_msg=text)) == NODE
+    assert named_node(RayActorError()) == ""
+    assert named_node(raised(ValueError(text))) == ""
+
+
+def test_ray_s_words_are_one_line():
+    assert (
+        words(Ended(OutOfMemoryError("2 worker(s) were killed\nTop 10 memory users: ..."))) == "2 worker(s) were killed"
+    )
+    assert words(RayActorError(error_msg="The actor died.\n\tpid: 7\nexit code 3.\n")) == "exit code 3."
+    assert words(RayActorError(error_msg="")) == "RayActorError"
+    assert len(words(RayActorError(error_msg="x" * 5000))) == 300
+
+
+class FakeManager:
+    """What Tune's manager of actors touches when a task of one fails, and what it tells Tune."""
+
+    def __init__(self):
+        self.told, self._failed_actor_ids = [], set()
+        self._tracked_actor = self
+        self.actor_id = 1
+        self._on_error = lambda actor, error: self.told.append(error)
+
+    def _cleanup_actor(self, tracked_actor):
+        pass
+
+
+@pytest.mark.parametrize("error", [OutOfMemoryError("killed"), NodeDiedError("gone")])
+def test_tune_takes_an_error_it_does_not_expect_for_that_of_one_worker(error):
+    keep_tune_going()
+    keep_tune_going()
+    manager = FakeManager()
+    RayActorManager._actor_task_failed(manager, tracked_actor_task=manager, exception=error)
+    assert [type(one) for one in manager.told] == [Ended, Ended], "once for the actor and once for its task"
+    assert manager.told[0].reason is error
+
+
+def test_an_error_while_a_worker_starts_is_one_that_tune_keeps():
+    keep_tune_going()
+    manager, error = FakeManager(), OutOfMemoryError("killed")
+    RayActorManager._actor_start_failed(manager, tracked_actor=manager, exception=error)
+    assert [type(one) for one in manager.told] == [Ended]
+    assert manager.told[0].reason is error
+
+
+def test_tune_without_help_gives_up_at_such_an_error():
+    """When this fails, `keep_tune_going` has become needless."""
+    original = getattr(RayActorManager._actor_task_failed, "__wrapped__", RayActorManager._actor_task_failed)
+    manager = FakeManager()
+    with pytest.raises(RuntimeError, match="unexpected exception"):
+        original(manager, manager, OutOfMemoryError("killed"))
+
+
+class FakeTrial:
+    def __init__(self, trial_id, path):
+        self.trial_id, self.pickled_error_file = trial_id, str(path)
+
+
+def test_tune_s_file_tells_the_search_what_happened(edge, tmp_path):
+    search, news, _ = edge
+    search.suggest("a")
+    path = tmp_path / "error.pkl"
+    path.write_bytes(cloudpickle.dumps(raised(OSError(28, "No space left on device"))))
+    search.on_trial_complete("a", None, error=True)
+    assert "a" in search.segments, "why is not known yet"
+    Causes(search).on_trial_error(1, [], FakeTrial("a", path))
+    assert "could not use the storage at step 0" in news[-1][1]["lost"]
+    assert search.segments == {}
+
+
+@pytest.mark.parametrize("content", [None, b"nonsense"])
+def test_an_error_that_cannot_be_read_is_a_lost_worker(edge, tmp_path, content):
+    search, news, _ = edge
+    search.suggest("a")
+    path = tmp_path / "error.pkl"
+    if content:
+        path.write_bytes(content)
+    Causes(search).on_trial_error(1, [], FakeTrial("a", path))
+    assert "lost its worker at step 0 and goes on from there: an error that cannot be read" in news[-1][1]["lost"]
+
+
+def test_a_driver_whose_run_was_taken_over_starts_nothing_more(edge, monkeypatch):
+    search, _, _ = edge
+    search.suggest("a")
+    monkeypatch.setattr(Run, "session", lambda self: "another")
+    search.on_trial_error("a", raised(Superseded("another driver")))
+    assert "taken over by another driver" in str(search.planner.trouble)
+    assert search.suggest("b") == Searcher.FINISHED
+
+
+def test_a_worker_that_was_given_up_in_our_own_session_is_only_lost(edge):
+    search, news, _ = edge
+    search.suggest("a")
+    search.on_trial_error("a", raised(Superseded("attempt 1 was given up")))
+    assert not search.planner.trouble
+    assert "lost its worker" in news[-1][1]["lost"]
+
+
+def test_what_a_worker_says_of_a_retry_is_passed_on(edge):
+    search, news, _ = edge
+    search.suggest("a")
+    search.on_trial_result("a", {"at_step": 0, "rows": [], "outcome": "retried", "note": "it ran out of memory"})
+    assert news[-1][1] == {"lost": "it ran out of memory"}

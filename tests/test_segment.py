@@ -1,17 +1,28 @@
 """One stretch of a trial: what is on disk after it, and when it ends."""
 
+import ctypes
+import errno
+import gc
 import json
 import math
+import os
+import shutil
+import sys
+import threading
 import time
+import weakref
+from dataclasses import replace
 
 import pytest
 import torch
 
-from disentune import pictures
-from disentune.errors import DataError
-from disentune.ledger import Run, TrialFolder
-from disentune.segment import Best, Segment, Superseded, plateau, work
+from disentune import ledger, pictures
+from disentune import segment as segment_module
+from disentune.errors import ConfigError, DataError
+from disentune.ledger import Checkpoints, Run, TrialFolder, is_final
+from disentune.segment import Best, Preempted, Segment, Superseded, Watchdog, _Worker, plateau, work
 from disentune.settings import Objective, Plateau, Settings
+from disentune.training import Training
 
 MIG = Objective(metric="mig", mode="max")
 SMALL = {
@@ -126,6 +137,453 @@ def test_overrides_change_the_training_and_stand_in_the_rows(segment):
     changed = folder.rows()
     assert [row["overrides"] for row in changed] == [{"framework.beta": 5.0}] * 3
     assert [row["metrics"]["loss"] for row in changed] != [row["metrics"]["loss"] for row in first]
+
+
+# ---- what goes wrong
+
+
+class Trouble:
+    """Makes a training fail at steps: `at[step]` is what is raised there, once."""
+
+    def __init__(self, monkeypatch):
+        self.at = {}
+        real, trouble = Training._batch, self
+
+        def batch(self):
+            if (error := trouble.at.pop(self.step, None)) is not None:
+                raise error
+            return real(self)
+
+        monkeypatch.setattr(Training, "_batch", batch)
+
+
+@pytest.fixture
+def trouble(monkeypatch):
+    return Trouble(monkeypatch)
+
+
+def retrying(**retries):
+    return Settings(objective=MIG, checkpoint={"every_steps": 3}, retries=retries)
+
+
+def undisturbed(segment, settings):
+    """What a trial leaves when nothing goes wrong; its folder is then emptied."""
+    part = segment(settings=settings)
+    list(work(part))
+    folder = segment.run.trial(part.trial_id)
+    before = rows_and_weights(folder)
+    shutil.rmtree(folder.path)
+    return before
+
+
+def rows_and_weights(folder):
+    """To the bit; the files of states that were saved, loaded and saved again differ in how they name things."""
+    rows, files = left_by(folder)
+    return rows, sorted(files), [value.tolist() for value in folder.checkpoints.newest()[1]["model"].values()]
+
+
+def test_an_error_within_its_retries_goes_on_from_the_checkpoint_to_the_same_bits(segment, trouble):
+    settings = retrying(error=1)
+    expected = undisturbed(segment, settings)
+    part = segment(settings=settings)
+    folder = segment.run.trial(part.trial_id)
+    trouble.at = {8: ValueError("the first")}
+    *_, last = work(part)
+    assert last.outcome == "retried"
+    assert last.note == f"{part.trial_id} had an error and goes on from step 6: ValueError: the first"
+    status = folder.status()
+    assert (status.state, status.cause, status.faults) == ("pending", "", {"error": 1})
+    assert steps_and_outcome(part) == ([7, 8, 9, 10, 11, 12, 12], "done")
+    assert rows_and_weights(folder) == expected
+    assert folder.status().faults == {"error": 1}
+    log = folder.errors_path.read_text()
+    assert "attempt 1 on " in log
+    assert "from step 6: had an error\nValueError: the first\nTraceback" in log
+
+
+def test_errors_beyond_the_retries_end_the_trial_and_all_of_them_are_kept(segment, trouble):
+    part = segment(settings=retrying(error=1))
+    folder = segment.run.trial(part.trial_id)
+    for text, outcome in (("the first", "retried"), ("the second", "failed")):
+        trouble.at = {8: ValueError(text)}
+        assert steps_and_outcome(part)[1] == outcome
+    status = folder.status()
+    assert status.state == "failed"
+    assert status.cause.startswith("ValueError: the second\nTraceback")
+    assert "in batch" in status.cause
+    assert "ValueError: the first" in folder.errors_path.read_text()
+
+
+@pytest.mark.parametrize("error", [MemoryError("no more"), torch.OutOfMemoryError("CUDA out of memory")])
+def test_out_of_memory_has_retries_of_its_own(segment, trouble, error):
+    part = segment(settings=retrying())
+    folder = segment.run.trial(part.trial_id)
+    for outcome in ("retried", "failed"):
+        trouble.at = {8: error}
+        assert steps_and_outcome(part)[1] == outcome
+    assert folder.status().faults == {"memory": 2}
+    assert folder.status().cause.startswith("out of memory: ")
+
+
+def test_an_error_holds_no_memory_once_it_is_told(segment, monkeypatch):
+    built = []
+
+    class Remembered(Training):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            built.append(weakref.ref(self))
+
+        def _batch(self):
+            raise ValueError("at once")
+
+    monkeypatch.setattr(segment_module, "Training", Remembered)
+    reports = work(segment(settings=retrying()))
+    assert next(reports).outcome == "failed"
+    gc.collect()
+    assert built[0]() is None
+
+
+def test_a_missing_file_of_the_trial_s_own_code_is_its_error(segment, trouble):
+    part = segment(settings=retrying())
+    trouble.at = {8: FileNotFoundError(2, "No such file", "my_weights.npz")}
+    assert steps_and_outcome(part)[1] == "failed"
+    assert segment.run.trial(part.trial_id).status().cause.startswith("FileNotFoundError: [Errno 2] No such file")
+
+
+@pytest.mark.parametrize("number", [None, errno.EMFILE, errno.EINVAL])
+def test_any_error_of_the_trial_s_own_code_that_no_storage_gives_is_its_error(segment, trouble, number):
+    trouble.at = {8: OSError("cannot identify image file") if number is None else OSError(number, "no")}
+    assert steps_and_outcome(segment(settings=retrying()))[1] == "failed"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT])
+def test_what_a_storage_says_is_never_the_trial_s_error(segment, trouble, number):
+    part = segment(settings=retrying())
+    trouble.at = {8: OSError(number, "no")}
+    with pytest.raises(OSError, match="no"):
+        list(work(part))
+    assert segment.run.trial(part.trial_id).status().faults == {}
+
+
+def test_a_ledger_that_cannot_be_read_from_the_start_is_the_storage_s_fault(segment, monkeypatch):
+    part = segment()
+
+    def fail(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(ledger, "read_bytes", fail)
+    with pytest.raises(PermissionError):
+        list(work(part))
+
+
+def test_a_run_that_is_not_to_be_seen_is_the_storage_s_fault(segment, tmp_path):
+    with pytest.raises(OSError, match="is its storage mounted"):
+        list(work(replace(segment(), run=str(tmp_path / "unmounted" / "main"))))
+
+
+def test_a_trial_that_a_scheduler_had_stopped_ends_as_any_other_when_it_may_go_on(segment):
+    part = segment(until=6)
+    list(work(part))
+    folder = segment.run.trial(part.trial_id)
+    folder.update_status(state="done", cause="scheduler.asha: stopped at step 6")
+    list(work(segment()))
+    assert (folder.status().state, folder.status().cause) == ("done", "")
+    assert is_final(folder.status(), 12, Settings())
+
+
+def test_a_trial_that_took_over_another_does_not_start_from_before_that(segment):
+    list(work(segment(until=6)))
+    part = replace(segment(), inherited=8)
+    assert steps_and_outcome(part)[1] == "failed"
+    assert "no sound checkpoint from step 8" in segment.run.trial(part.trial_id).status().cause
+
+
+class Death(BaseException):
+    """Of the process."""
+
+
+@pytest.mark.parametrize("dying", [(TrialFolder, "append_row"), (Checkpoints, "save"), (_Worker, "end")])
+def test_a_plateau_ends_a_trial_at_the_same_row_whenever_its_process_dies(segment, monkeypatch, dying):
+    settings = Settings(objective=MIG, stop={"plateau": {"evaluations": 1, "min_delta": 10}})
+    part = segment(settings=settings)
+    owner, name = dying
+    real = getattr(owner, name)
+
+    def dies(self, *arguments, **options):
+        if name != "end":
+            real(self, *arguments, **options)
+        if [row["step"] for row in folder.rows()] == [4, 8]:
+            raise Death
+
+    folder = segment.run.trial(part.trial_id)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, dies)
+        with pytest.raises(Death):
+            list(work(part))
+    assert steps_and_outcome(part)[1] == "done"
+    assert [row["step"] for row in folder.rows()] == [4, 8]
+    assert folder.status().cause == "stop.plateau: no improvement in 1 evaluations"
+    assert folder.checkpoints.steps()[-1] == 8
+
+
+def test_a_segment_that_waited_for_a_slot_while_all_were_asked_to_stop_trains_nothing(segment):
+    part = segment()
+    segment.run.stop_path.touch()
+    assert steps_and_outcome(part) == ([0], "interrupted")
+    assert segment.run.trial(part.trial_id).status().state == "pending"
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_missing_file_while_data_is_opened_is_its_error_too(segment, monkeypatch, opened):
+    def fail(*arguments):
+        raise FileNotFoundError(2, "No such file") if opened else OSError(5, "Input/output error")
+
+    monkeypatch.setattr(segment_module, "Training", fail)
+    part = segment(settings=retrying())
+    if opened:
+        assert steps_and_outcome(part)[1] == "failed"
+    else:
+        with pytest.raises(OSError, match="Input/output"):
+            list(work(part))
+
+
+def test_a_disk_that_fails_under_the_trial_is_the_storage_s_fault(segment, trouble):
+    part = segment(settings=retrying())
+    trouble.at = {8: OSError(116, "Stale file handle")}
+    with pytest.raises(OSError, match="Stale file handle"):
+        list(work(part))
+    assert segment.run.trial(part.trial_id).status().faults == {}
+
+
+def test_a_ledger_that_cannot_be_read_is_the_storage_s_fault(segment, monkeypatch):
+    part = segment(settings=retrying())
+
+    def fail(self):
+        try:
+            raise PermissionError(13, "Permission denied")
+        except OSError:
+            raise ConfigError("rows.jsonl cannot be read") from None
+
+    monkeypatch.setattr(TrialFolder, "rows", fail)
+    with pytest.raises(PermissionError):
+        list(work(part))
+
+
+def test_a_damaged_ledger_is_not(segment):
+    part = segment(settings=retrying())
+    folder = segment.run.trial(part.trial_id)
+    folder.rows_path.write_bytes(b"nonsense\n")
+    assert steps_and_outcome(part)[1] == "failed"
+    assert "is damaged" in folder.status().cause
+
+
+# ---- a node that is taken away
+
+
+def test_a_worker_leaves_its_node_with_a_checkpoint_and_goes_on_elsewhere(segment, monkeypatch):
+    monkeypatch.setattr(segment_module, "POLL_S", 0.0)
+    settings = Settings(objective=MIG, checkpoint={"every_steps": 1000})
+    expected = undisturbed(segment, settings)
+    part, notice = segment(settings=settings), []
+    reports = work(part, "node-1", lambda: bool(notice))
+    assert [next(reports).step for _ in range(5)] == [1, 2, 3, 4, 5]
+    notice.append("soon")
+    with pytest.raises(Preempted):
+        next(reports)
+    folder = segment.run.trial(part.trial_id)
+    status = folder.status()
+    assert (status.state, status.step, status.node_id, status.faults) == ("pending", 6, "node-1", {})
+    steps = [report.step for report in work(part, "node-2")]
+    assert steps == [7, 8, 9, 10, 11, 12, 12]
+    assert rows_and_weights(folder) == expected
+    assert folder.status().node_id == "node-2"
+
+
+def test_nothing_begins_on_a_node_that_is_being_taken_away(segment):
+    part = segment()
+    with pytest.raises(Preempted):
+        next(work(part, leaving=lambda: True))
+    assert segment.run.trial(part.trial_id).status().attempts == 0
+
+
+# ---- workers that were given up
+
+
+def test_a_worker_writes_nothing_once_another_has_its_trial(segment):
+    settings = Settings(objective=MIG, checkpoint={"every_steps": 1000})
+    part = segment(settings=settings)
+    folder = segment.run.trial(part.trial_id)
+    old, new = work(replace(part, attempt=1)), work(replace(part, attempt=2))
+    next(old), next(old)
+    assert [next(new).step for _ in range(8)] == list(range(1, 9))
+    kept = (folder.path / "status.json").read_bytes(), folder.rows_path.read_bytes()
+    with pytest.raises(Superseded, match="attempt 1 of trial"):
+        list(old)
+    assert ((folder.path / "status.json").read_bytes(), folder.rows_path.read_bytes()) == kept
+    assert [*new][-1].outcome == "done"
+
+
+@pytest.mark.parametrize("state", ["pending", "failed"])
+def test_a_worker_writes_nothing_once_its_driver_has_given_it_up(segment, state):
+    part = segment()
+    folder = segment.run.trial(part.trial_id)
+    reports = work(part)
+    next(reports)
+    folder.update_status(state=state)
+    with pytest.raises(Superseded):
+        list(reports)
+    assert folder.rows() == []
+    assert not folder.path.joinpath("pictures").exists()
+    assert folder.checkpoints.steps() == []
+    assert folder.status().state == state
+
+
+def test_an_error_of_a_worker_that_was_given_up_is_not_recorded(segment, trouble):
+    part = segment(settings=retrying())
+    folder = segment.run.trial(part.trial_id)
+    trouble.at = {2: ValueError("too late")}
+    reports = work(part)
+    next(reports)
+    folder.update_status(state="pending")
+    with pytest.raises(Superseded):
+        list(reports)
+    assert not folder.errors_path.exists()
+    assert folder.status().faults == {}
+
+
+def test_a_worker_that_begins_too_late_is_refused(segment):
+    part = segment()
+    next(work(replace(part, attempt=3)))
+    with pytest.raises(Superseded, match=r"attempt 2 .* comes too late"):
+        next(work(replace(part, attempt=2)))
+    assert segment.run.trial(part.trial_id).status().attempts == 3
+
+
+# ---- hangs
+
+
+def exit_code_of(child):
+    """Of a function in a process of its own."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            child()
+        finally:
+            os._exit(99)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return None
+
+
+@pytest.mark.parametrize(("retries", "state"), [(1, "pending"), (0, "failed")])
+def test_a_trial_that_hangs_ends_its_process_and_says_where_it_hung(segment, monkeypatch, retries, state):
+    part = segment(settings=retrying(hang=retries, hang_after_s=0.5))
+    monkeypatch.setattr(Training, "_batch", wait_for_ever)
+    assert exit_code_of(lambda: list(work(part))) == 1
+    folder = segment.run.trial(part.trial_id)
+    status = folder.status()
+    assert (status.state, status.faults) == (state, {"hang": 1})
+    log = folder.errors_path.read_text()
+    assert "no training step was finished for 0.5 s" in log
+    assert "in wait_for_ever" in log
+    assert status.cause.startswith("no training step" if state == "failed" else "")
+
+
+def test_a_trial_that_hangs_while_its_data_is_opened_ends_too(segment, monkeypatch):
+    part = segment(settings=retrying(hang_after_s=0.2))
+    monkeypatch.setattr(segment_module, "OPENING_S", 0.3)
+    monkeypatch.setattr(segment_module, "Training", wait_for_ever)
+    assert exit_code_of(lambda: list(work(part))) == 1
+    assert segment.run.trial(part.trial_id).status().faults == {"hang": 1}
+
+
+def test_opening_data_may_take_longer_than_a_step(segment, monkeypatch):
+    part = segment(settings=retrying(hang_after_s=0.2))
+    real = segment_module.Training
+    monkeypatch.setattr(segment_module, "Training", lambda *arguments: (time.sleep(1), real(*arguments))[1])
+    assert steps_and_outcome(part)[1] == "done"
+
+
+def wait_for_ever(*arguments):
+    threading.Event().wait()
+
+
+def test_a_process_ends_also_when_its_hang_cannot_be_recorded(segment, monkeypatch):
+    part = segment(settings=retrying(hang_after_s=0.2))
+    monkeypatch.setattr(segment_module, "RECORD_S", 0.2)
+    monkeypatch.setattr(Training, "_batch", wait_for_ever)
+    monkeypatch.setattr(TrialFolder, "add_error", wait_for_ever)
+    assert exit_code_of(lambda: list(work(part))) == 1
+    assert segment.run.trial(part.trial_id).status().faults == {}
+
+
+def test_a_process_ends_also_when_its_interpreter_is_stuck(segment, monkeypatch):
+    """A call into a library that keeps the interpreter's lock: no thread of Python can run."""
+    stuck = ctypes.PyDLL(None).pause
+    part = segment(settings=retrying(hang_after_s=0.5))
+    monkeypatch.setattr(Training, "_batch", lambda self: (time.sleep(0.3), stuck()))
+    with open(os.devnull, "w") as nowhere:
+        monkeypatch.setattr(sys, "stderr", nowhere)
+        assert exit_code_of(lambda: list(work(part))) == 1
+
+
+@pytest.fixture
+def watchdog(monkeypatch):
+    """One of a tenth of a second, with what it barked and how often it would have ended the process."""
+    barks, exits = [], []
+
+    dog = Watchdog(0.1, barks.append)
+    monkeypatch.setattr(segment_module.os, "_exit", lambda code: (exits.append(code), dog.stop()))
+    dog.start()
+    yield dog, barks, exits
+    dog.stop()
+
+
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert condition()
+
+
+def test_silence_is_reported_with_the_stacks_and_ends_the_process(watchdog):
+    _, barks, exits = watchdog
+    until(lambda: exits)
+    assert exits == [1]
+    assert "in until" in barks[0]
+
+
+def test_a_worker_that_waits_for_its_driver_does_not_hang(watchdog):
+    dog, barks, _ = watchdog
+    dog.rest()
+    looks = []
+    real = time.monotonic
+    wait = dog.stopped.wait
+    dog.stopped.wait = lambda seconds: (looks.append(real()), wait(seconds))[1]
+    until(lambda: len(looks) > 10)
+    assert barks == []
+
+
+def test_a_worker_s_watchdog_ends_with_its_segment(segment):
+    list(work(segment()))
+    until(lambda: not any(thread.name == "watchdog" for thread in threading.enumerate()))
+
+
+def test_a_watchdog_changes_no_bit(segment):
+    left = []
+    for after in (1e-3 * 3600, 1e6):
+        part = segment(settings=retrying(hang_after_s=after))
+        folder = segment.run.trial(part.trial_id)
+        list(work(part))
+        left.append(left_by(folder))
+        shutil.rmtree(folder.path)
+    assert left[0] == left[1]
 
 
 # ---- pictures

@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from disentune.settings import Objective, OptunaSearch
+from disentune.storage import place
 from disentune.suggest import Suggestions, journal
 from disentune.sweepfile import Domain
 
@@ -123,3 +124,28 @@ def test_a_failed_point_and_a_stopped_one_are_told_as_such(tmp_path):
     states = [trial.state.name for trial in suggestions.trials]
     assert states == ["FAIL", "PRUNED", "RUNNING"]
     assert suggestions.trials[1].intermediate_values == {40: 0.3}
+
+
+# ---- in an object store
+
+
+def test_a_journal_in_a_store_holds_the_same_suggestions_through_every_death(tmp_path, object_store):
+    whole = study(tmp_path / "whole", points=6)
+    carry_on(whole)
+    path = place("s3://bucket/run/study.journal")
+    for _ in range(16):
+        again = study(path, points=6)
+        carry_on(again, steps=1)
+    assert again.points == whole.points
+
+
+def test_a_suggestion_that_a_dead_driver_left_half_put_is_taken_back(object_store):
+    path = place("s3://bucket/run/study.journal")
+    whole = study(path, points=6)
+    carry_on(whole, steps=2)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-2]))
+    again = study(path, points=6)
+    assert len(again.points) == 1
+    carry_on(again, steps=1)
+    assert again.points == whole.points

@@ -13,7 +13,8 @@ import pytest
 
 from disentune import pictures, results, tracking
 from disentune.connection import connection
-from disentune.ledger import Status
+from disentune.ledger import Run, Status
+from disentune.storage import place
 from disentune.tracking import Tail, Tracker, unsent
 from run_examples import course, quick_trial
 from wandb_server import KEY, WandbServer, forget_client
@@ -599,3 +600,51 @@ def test_status_is_read_before_rows(maker, rng, server):
     assert maker.run.trial(trial_id).status() != Status()
     assert tracker.finish()
     assert steps(server, trial_id) == [500, 1000, 1500]
+
+
+# ---- in an object store
+
+
+def uploaded(maker) -> Run:
+    """The run, there."""
+    run = Run(place("s3://bucket/runs/demo/main"))
+    for path in maker.run.path.rglob("*"):
+        if path.is_file():
+            (run.path / str(path.relative_to(maker.run.path))).write_bytes(path.read_bytes())
+    return run
+
+
+def test_a_run_in_a_store_is_told_and_none_of_the_clients_files_is_there(server, object_store, maker, rng):
+    trial_id = quick_trial(maker, course(0.5, rng))
+    run = uploaded(maker)
+    with run.tracked(patience_s=0):
+        assert Tracker(run, place_of(maker)).finish()
+    assert steps(server, trial_id) == [500, 1000, 1500]
+    assert unsent(run, place_of(maker)) == []
+    assert not any(".wandb" in name or "/wandb/" in name for name in object_store.names)
+    assert not run.trial(trial_id).wandb_folder.exists()
+
+
+def test_offline_files_of_a_run_in_a_store_are_kept_there_whole(server, object_store, maker, rng):
+    rows = course(0.5, rng)
+    trial_id = quick_trial(maker, rows[:2], status="pending")
+    run = uploaded(maker)
+    assert Tracker(run, place_of(maker, mode="offline")).finish()
+    for row in rows[2:]:
+        run.trial(trial_id).append_row({"step": row["step"], "metrics": {"loss": 1.0}})
+    assert Tracker(run, place_of(maker, mode="offline")).finish()
+    (name,) = (name for name in object_store.names if name.endswith(".wandb"))
+    (file,) = run.trial(trial_id).wandb_folder.glob("offline-run-*/*.wandb")
+    assert name.startswith(f"runs/demo/main/trials/{trial_id}/wandb/offline-run-")
+    assert object_store[name] == file.read_bytes()
+
+
+def test_an_object_that_grows_gives_each_row_once(object_store):
+    path = place("s3://bucket/rows.jsonl")
+    tail = Tail(path)
+    assert tail.new() == []
+    path.write_bytes(b'{"step": 1}\n')
+    assert tail.new() == [{"step": 1}]
+    assert tail.new() == []
+    path.write_bytes(b'{"step": 1}\n{"step": 2}\n')
+    assert tail.new() == [{"step": 2}]

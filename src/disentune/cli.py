@@ -2,22 +2,33 @@
 
 import json
 import os
-import re
 import shlex
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from disentune import cli_data, cli_report, cli_wandb
-from disentune.errors import ConfigError, DisentuneError
-from disentune.terminal import PLAIN_INTERVAL_S, AsJson, err, out, print_json, progress_bar, shown
+from disentune import cli_cluster, cli_data, cli_report, cli_submit, cli_wandb
+from disentune.errors import CRASHED, INTERRUPTED, UNAVAILABLE, WRONG_INPUT, ConfigError, DisentuneError, Unavailable
+from disentune.terminal import (
+    DEFAULT_STORAGE,
+    PLAIN_INTERVAL_S,
+    AsJson,
+    Storage,
+    err,
+    out,
+    print_json,
+    progress_bar,
+    shown,
+)
 
 app = typer.Typer(
     name="disentune",
@@ -30,8 +41,9 @@ app = typer.Typer(
 app.add_typer(cli_data.app)
 app.command()(cli_report.report)
 app.command()(cli_wandb.sync)
+app.command()(cli_submit.submit)
+app.add_typer(cli_cluster.app)
 
-INTERRUPTED = 130
 
 SweepPath = Annotated[Path, typer.Argument(help="The sweep file, for example sweeps/quickstart.yaml.")]
 RunName = Annotated[str, typer.Argument(help="A run: its folder, sweep/run, or the sweep's name.")]
@@ -44,10 +56,8 @@ Only = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="At most this many unfinished trials.")]
 Name = Annotated[str, typer.Option(help="Name of the run; the same name goes on with it.")]
-Storage = Annotated[Path, typer.Option(help="Folder that holds the runs.")]
 Address = Annotated[str | None, typer.Option(help="Ray cluster to join: auto, or its address. Default: a local Ray.")]
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")]
-DEFAULT_STORAGE = Path("runs")
 
 
 class At(StrEnum):
@@ -57,22 +67,35 @@ class At(StrEnum):
 
 
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 1 some trials failed, 2 wrong input, 130 interrupted."""
+    """Entry point. Exit codes: 0 done, 1 some trials failed, 2 wrong input, 130 interrupted, 70 a crash of our own, 75
+    the storage does not answer."""
     sys.path.append(os.getcwd())  # for a user's own plug-ins, as with `python -m`
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a sweep runs, both just end the command
     try:
         app()
     except DisentuneError as error:
         err.print(str(error), markup=False)
-        sys.exit(2)
+        sys.exit(UNAVAILABLE if isinstance(error, Unavailable) else WRONG_INPUT)
     except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:  # permissions, a full disk: the machine's state, not a bug of ours
-        err.print(f"{error.filename or 'the storage'}: {error.strerror or error}", markup=False)
-        sys.exit(2)
+        from disentune.storage import TRANSIENT
+
+        err.print(_storage_trouble(error), markup=False)
+        sys.exit(UNAVAILABLE if error.errno in TRANSIENT else WRONG_INPUT)  # an outage may end
     except KeyboardInterrupt:
         err.print("interrupted; a run that had begun goes on with: disentune resume RUN")
         sys.exit(INTERRUPTED)
+    except Exception:  # a bug, or the cluster's trouble: a supervisor goes on from the ledger
+        traceback.print_exc()
+        sys.exit(CRASHED)
+
+
+def _storage_trouble(error: OSError) -> str:
+    from disentune.storage import advice
+
+    text = f"{error.filename or 'the storage'}: {error.strerror or error}"
+    return f"{text}; {advice(error)}" if advice(error) else text
 
 
 # ---- list
@@ -157,12 +180,16 @@ def _wanted(sweep: Any, run: Any, only: str | None, limit: int | None) -> Callab
     selection = _selection(sweep, only)
     taken: set[str] = set()
 
+    @cache
+    def final() -> set[str]:
+        return {id for id, folder in run.known_trials("status.json").items() if folder.status().final}
+
     def wanted(point: Any) -> bool:
         if not selection({**point.config.tree(), "arm": point.arms}):
             return False
         if limit is None or point.config.id in taken:
             return True
-        if run.trial(point.config.id).status().final or len(taken) >= limit:
+        if point.config.id in final() or len(taken) >= limit:
             return False
         taken.add(point.config.id)
         return True
@@ -177,17 +204,18 @@ def _selection(sweep: Any, only: str | None) -> Callable[[Any], bool]:
     return select(only, known) if only else lambda trial: True
 
 
-def _run_folder(storage: Path, sweep_name: str, name: str) -> Any:
+def _run_folder(storage: str, sweep_name: str, name: str) -> Any:
     from disentune.ledger import Run
+    from disentune.storage import assert_reachable, place
     from disentune.sweepfile import NAME
 
     if not NAME.fullmatch(name):
         raise ConfigError(
             f"--name {name!r}: must have letters, digits, '_', '-' or '.', and begin with one of the first"
         )
-    if re.match(r"\w+:/", str(storage)):
-        raise ConfigError(f"--storage {storage}: must be a folder that every worker sees, local or mounted")
-    return Run((storage / sweep_name / name).absolute())
+    where = place(storage)
+    assert_reachable(where)
+    return Run((where / sweep_name / name).absolute())
 
 
 @app.command()
@@ -304,13 +332,14 @@ def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str
     from disentune.connection import connection
     from disentune.display import LiveProgress
     from disentune.plan import cost, unprepared
+    from disentune.storage import assert_writable
     from disentune.sweep import launch
 
     place = connection(sweep.settings.wandb, sweep.name, run.name)
     planned = _planned(sweep, run, only, limit, retry_failed)
     missing = unprepared(planned) if not address else []  # else each node prepares its own
     _show_plan(planned, cost(sweep, planned, probe=False), run, sweep)
-    _assert_writable(run.path)
+    assert_writable(run.path)
     _prepare_data(missing)
     if place is not None:
         out.print(place.line(shown(run.path)), markup=False)
@@ -318,7 +347,10 @@ def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str
     objective = sweep.settings.objective.metric if sweep.settings.objective else None
     try:
         with LiveProgress(out, objective, planned.new + len(planned.continuing)) as progress:
-            ending = launch(run, sweep, _wanted(sweep, run, only, limit), progress, address, retry_failed, place, _say)
+            ending = launch(
+                run, sweep, _wanted(sweep, run, only, limit), progress, address, retry_failed, place, _say,
+                planned.sources,
+            )  # fmt: skip
     except KeyboardInterrupt:
         out.print(f"ended at once; the work since the last checkpoints is lost. Go on with:\n  {again}", markup=False)
         raise typer.Exit(INTERRUPTED) from None
@@ -345,15 +377,6 @@ def _prepare_data(missing: list[Any]) -> None:
         out.print(f"prepared {source.key}: {about.count:,} images", markup=False)
 
 
-def _assert_writable(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        (path / ".writable").touch()
-        (path / ".writable").unlink()
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another --storage") from None
-
-
 def _summary(run: Any) -> None:
     """The table, the figure and what to try next."""
     from disentune import results
@@ -376,11 +399,10 @@ def _summary(run: Any) -> None:
     out.print(f"  disentune results {here}", markup=False)
 
 
-def _figure(loaded: Any, objective: Any) -> Path:
+def _figure(loaded: Any, objective: Any) -> Any:
     from disentune.report.summary import summary_figure
 
     path = loaded.run.report_folder / "summary.png"
-    path.parent.mkdir(exist_ok=True)
     summary_figure(loaded, objective, path)
     return path
 
@@ -421,7 +443,8 @@ def status(
     from disentune.watch import Watcher
 
     found = find_run(run, storage)
-    trials = [(folder, folder.status(), folder.tree()["training"]["steps"]) for folder in found.trials()]
+    folders = found.known_trials("config.json", "status.json").values()
+    trials = [(folder, folder.status(), folder.tree()["training"]["steps"]) for folder in folders]
     live = found.is_running()
     if as_json:
         print_json({"running": live, "trials": [_status_json(*trial) for trial in trials]})
@@ -435,7 +458,7 @@ SHORTEST_S, LONGEST_S = 0.1, 86400.0
 TERMINAL_INTERVAL_S = 2.0
 
 
-def _watch(run: str, storage: Path, every: float | None, as_json: bool) -> None:
+def _watch(run: str, storage: str, every: float | None, as_json: bool) -> None:
     from disentune import display
     from disentune.ledger import find_run
     from disentune.watch import as_json as picture_json
@@ -612,7 +635,7 @@ def _score_arrays(path: Path, names: list[str] | None, sets: list[str], seed: in
 
 
 def _score_run(
-    what: str, storage: Path, names: list[str], sets: list[str], size: Any, by: list[str] | None, as_json: bool
+    what: str, storage: str, names: list[str], sets: list[str], size: Any, by: list[str] | None, as_json: bool
 ) -> None:
     from disentune import arrays, rescore
     from disentune.display import followed, frame_table
@@ -641,7 +664,7 @@ def _score_run(
 @app.command()
 def train(
     what: Annotated[
-        Path, typer.Argument(metavar="SWEEP|TRIAL", help="The sweep file, or a trial's folder: runs/x/main/trials/ID.")
+        str, typer.Argument(metavar="SWEEP|TRIAL", help="The sweep file, or a trial's folder: runs/x/main/trials/ID.")
     ],
     set_: Sets = None,
     only: Only = None,
@@ -657,11 +680,14 @@ def train(
     disentune train runs/quickstart/main/trials/0123456789ab
     """
     from disentune import space
+    from disentune.storage import assert_reachable, place
 
-    if what.is_dir() or what.name == "config.json":
-        _repeat(what if what.is_dir() else what.parent, set_, only, as_json)
+    path = place(what)
+    assert_reachable(path)
+    if not isinstance(path, Path) or path.is_dir() or path.name == "config.json":
+        _repeat(path.parent if path.name == "config.json" else path, set_, only, as_json)
         return
-    read = space.read(what, set_ or ())
+    read = space.read(path, set_ or ())
     _, diverged = _trained(_first_selected(read, only), read.settings, as_json)
     raise typer.Exit(1 if diverged else 0)
 
@@ -701,16 +727,16 @@ def _show_row(row: dict[str, Any], as_json: bool) -> None:
 
 
 def _assert_device(config: Any) -> None:
-    import torch
+    from disentune import cuda
 
-    if config.training.device == "cuda" and not torch.cuda.is_available():
+    if config.training.device == "cuda" and not cuda.is_available():
         raise ConfigError(f"trial {config.id} trains on a GPU (training.device: cuda), and this machine has none")
 
 
 # ---- repeating a trial
 
 
-def _repeat(path: Path, sets: list[str] | None, only: str | None, as_json: bool) -> None:
+def _repeat(path: Any, sets: list[str] | None, only: str | None, as_json: bool) -> None:
     """Trains a recorded trial again; exits with 1 when anything comes out otherwise, or the loss diverges."""
     from disentune.ledger import Run
     from disentune.settings import Settings
@@ -731,7 +757,7 @@ def _repeat(path: Path, sets: list[str] | None, only: str | None, as_json: bool)
     raise typer.Exit(1 if difference or diverged else 0)
 
 
-def _trial_folder(path: Path) -> Any:
+def _trial_folder(path: Any) -> Any:
     from disentune.ledger import Run, TrialFolder
 
     folder = TrialFolder(path.resolve())  # its name is the trial's id, also for `.`

@@ -1,18 +1,17 @@
 """disentune report: the page and the figures of a run."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from disentune.terminal import AsJson, out, print_json, progress_bar, shown
+from disentune.terminal import DEFAULT_STORAGE, AsJson, Storage, out, print_json, progress_bar, shown
 
 
 def report(
     run: Annotated[str, typer.Argument(help="A run: its folder, sweep/run, or the sweep's name.")],
     wandb: Annotated[bool, typer.Option("--wandb", help="Also create a W&B Report over the run's group.")] = False,
-    storage: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = Path("runs"),
+    storage: Storage = DEFAULT_STORAGE,
     as_json: AsJson = False,
 ) -> None:
     """Writes the page of a run, report/index.html in its folder, and its figures as PNG and SVG.
@@ -32,6 +31,7 @@ def report(
     from disentune.ledger import find_run
     from disentune.report import page
     from disentune.results import read
+    from disentune.storage import place
 
     results = read(find_run(run, storage))
     with progress_bar() as say:
@@ -44,7 +44,7 @@ def report(
     if at_wandb and at_wandb.url:
         out.print(f"W&B:     {at_wandb.url}", markup=False)
     elif at_wandb:
-        out.print(f"W&B:     {shown(Path(at_wandb.file))} (not sent: {at_wandb.reason})", markup=False)
+        out.print(f"W&B:     {shown(place(at_wandb.file))} (not sent: {at_wandb.reason})", markup=False)
 
 
 def _wandb_report(results: Any) -> Any:

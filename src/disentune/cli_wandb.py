@@ -5,16 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from disentune.terminal import AsJson, err, out, print_json
-
-DEFAULT_STORAGE = Path("runs")
+from disentune.terminal import DEFAULT_STORAGE, AsJson, Storage, err, out, print_json
 
 
 def sync(
     run: Annotated[str, typer.Argument(help="A run: its folder, sweep/run, or the sweep's name.")],
     project: Annotated[str | None, typer.Option(help="Instead of the sweep's own project.")] = None,
     entity: Annotated[str | None, typer.Option(help="User or team, instead of the sweep's or the key's own.")] = None,
-    storage: Annotated[Path, typer.Option(help="Folder that holds the runs.")] = DEFAULT_STORAGE,
+    storage: Storage = DEFAULT_STORAGE,
     as_json: AsJson = False,
 ) -> None:
     """Sends to W&B what it does not have of a run: after an outage, an offline run, or a run without W&B.
@@ -50,10 +48,11 @@ def sync(
 
 def show_arrival(run: Any, place: Any, shown: str) -> None:
     """After a session: whether W&B has it all, and what to do if not. Only the ledger is asked."""
-    left = [folder.id for folder in run.trials() if not folder.has_arrived(place.place)]
+    known = run.known_trials("wandb.json", "status.json", "rows.jsonl")
+    left = [id for id, folder in known.items() if not folder.has_arrived(place.place)]
     if place.online and left:
         cause = f" ({last_words(run.tracking_log)})" if run.tracking_log.exists() else ""
-        out.print(f"W&B: {len(left)} of {len(run.trials())} trials are not known to have arrived{cause}", markup=False)
+        out.print(f"W&B: {len(left)} of {len(known)} trials are not known to have arrived{cause}", markup=False)
         out.print(f"nothing is lost; send them with: disentune sync {shown}", markup=False)
     elif place.online:
         out.print("W&B: has every row", markup=False)

@@ -14,6 +14,7 @@ from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.representer import SafeRepresenter
 
 from disentune.errors import ConfigError, Problem
+from disentune.storage import Place
 
 LARGEST_FILE = 1_000_000
 MOST_VALUES = 50_000
@@ -176,11 +177,10 @@ def parse(text: str, file: str) -> Document:
     return reader.document
 
 
-def read(path: Path) -> Document:
+def read(path: Place) -> Document:
     """The document in a file; a missing, huge or binary file is a ConfigError."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(LARGEST_FILE + 1)
+        data = _beginning(path) if isinstance(path, Path) else path.read_bytes()
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
@@ -192,6 +192,11 @@ def read(path: Path) -> Document:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise _unreadable(str(path), line, "is not text in UTF-8") from None
+
+
+def _beginning(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(LARGEST_FILE + 1)
 
 
 class _Representer(SafeRepresenter):

@@ -23,6 +23,12 @@ def environment() -> dict[str, Any]:
     }
 
 
+def versions() -> dict[str, str | None]:
+    """What the machines of one cluster must have in common; quick, for it loads nothing."""
+    names = {name: _version(name) for name in ("disentune", "ray", "torch")}
+    return {"python": platform.python_version(), **names, "commit": _commit()}
+
+
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What changed between two environments and can change bits: versions and devices, not the number of cores.
 
@@ -66,6 +72,6 @@ def _cpu() -> str:
 
 
 def _gpus() -> list[str]:
-    import torch
+    from disentune import cuda
 
-    return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return cuda.names()

@@ -1,8 +1,11 @@
-"""The three errors that users meet, and the one way to word an unknown name."""
+"""The errors that users meet, the exit codes of commands, and the one way to word an unknown name."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+
+DONE, SOME_FAILED, WRONG_INPUT, CRASHED, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 70, 75, 130
+"""Exit codes. After the fourth (a bug) and the fifth (an outage) the same command may succeed."""
 
 
 @dataclass(frozen=True, order=True)
@@ -38,12 +41,22 @@ def _by_file_and_line(problem: Problem) -> tuple[str, int, str]:
     return (file, int(line), problem.text) if line.isdigit() else (problem.where, 0, problem.text)
 
 
+class Unavailable(ConfigError):
+    """What a command needs does not answer now; the same command may succeed later."""
+
+
 class DataError(DisentuneError):
     """Data that is missing, incomplete or not what it claims to be."""
 
 
 class TrialError(DisentuneError):
     """A trial that cannot go on, for a reason in its own folder or config."""
+
+
+def first_line(error: BaseException | str) -> str:
+    """Of what an error says; its kind where it says nothing."""
+    kind = "" if isinstance(error, str) else type(error).__name__
+    return next(iter(str(error).strip().splitlines()), kind)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

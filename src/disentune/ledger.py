@@ -1,7 +1,8 @@
 """The run folder: the one truth about a sweep. Every path and every write of a run is in this file.
 
 Files are written aside, fsynced and renamed, or appended line by line; so a machine that dies at any moment leaves a
-folder that can be read. Writing the same row or checkpoint twice changes nothing.
+folder that can be read. Writing the same row or checkpoint twice changes nothing. In an object store every write is
+one PUT of a whole object (storage.py), and a lease takes the place of the lock (lease.py).
 """
 
 import fcntl
@@ -14,31 +15,53 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
 import torch
 
-from disentune import documents
+from disentune import documents, lease, storage
 from disentune.config import Invalid, TrialConfig
 from disentune.environment import environment
-from disentune.errors import ConfigError, TrialError, did_you_mean
+from disentune.errors import ConfigError, TrialError, Unavailable, did_you_mean
 from disentune.settings import Settings
+from disentune.storage import (
+    TRANSIENT,
+    Place,
+    RemotePath,
+    assert_reachable,
+    is_damage,
+    place,
+    read_bytes,
+    read_if_there,
+    retried,
+)
 from disentune.sweepfile import SweepFile, read_sweep
 
 State = Literal["pending", "running", "done", "diverged", "failed"]
 FINAL: tuple[State, ...] = ("done", "diverged", "failed")
 LOCK_ATTEMPTS = 5
+MOST_ERROR_BYTES = 1 << 20
 MAGIC = b"disentune checkpoint 1\n"
+LOCAL_POLL_S, REMOTE_POLL_S = 0.0, 5.0
+"""The least time between two looks at what a driver wants: each is several requests to an object store."""
 
 
 # ---- files
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """All of it or nothing: a reader sees the old content until the new one is safe on disk."""
+def write_atomically(path: Place, data: bytes) -> None:
+    """All of it or nothing: a reader sees the old content until the new one is safe."""
+    if isinstance(path, RemotePath):
+        path.write_bytes(data)
+    else:
+        _write_aside(path, data)
+
+
+@retried
+def _write_aside(path: Path, data: bytes) -> None:
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with open(aside, "wb") as file:
@@ -50,6 +73,11 @@ def write_atomically(path: Path, data: bytes) -> None:
         aside.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def _asides(folder: Place, pattern: str) -> Iterator[Path]:
+    """What killed writers left. In an object store there is no such thing."""
+    return iter(()) if isinstance(folder, RemotePath) else folder.glob(pattern)
 
 
 def _sync_folder(path: Path) -> None:
@@ -71,7 +99,8 @@ def _cut_torn_line(file: BinaryIO) -> None:
         file.seek(0, os.SEEK_END)
 
 
-def _steps(folder: Path, suffix: str) -> list[int]:
+@retried
+def _steps(folder: Place, suffix: str) -> list[int]:
     """Of the files `step-<number><suffix>`, in order."""
     numbers = (path.stem.removeprefix("step-") for path in folder.glob(f"step-*{suffix}"))
     return sorted(int(number) for number in numbers if number.isdecimal())
@@ -84,24 +113,42 @@ def _row(line: bytes) -> dict[str, Any]:
     return row
 
 
-def write_json(path: Path, value: Any) -> None:
+def _united(*texts: bytes) -> bytes:
+    """Rows of several texts, each step once, in order; the first that has a step gives it."""
+    by_step: dict[int, bytes] = {}
+    for line in (line for text in texts for line in text.splitlines(keepends=True)):
+        by_step.setdefault(_row(line)["step"], line)
+    return b"".join(by_step[step] for step in sorted(by_step))
+
+
+def write_json(path: Place, value: Any) -> None:
     write_atomically(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
 _JSON_KINDS: dict[type, str] = {dict: "mapping", list: "list"}
 
 
-def read_json(path: Path, remedy: str, kind: type = dict) -> Any:
-    """A JSON file of the ledger; a damaged one is an error that says what to do."""
+def read_json(path: Place, remedy: str, kind: type = dict, default: Any = None) -> Any:
+    """A JSON file of the ledger; a damaged one is an error that says what to do. A missing one is too, unless there is
+    a default."""
     try:
-        content = json.loads(path.read_bytes())
-    except OSError as error:
+        content = json.loads(read_bytes(path))
+    except FileNotFoundError as error:
+        if default is not None:
+            return default
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except OSError as error:
+        kind = Unavailable if error.errno in TRANSIENT else ConfigError
+        raise kind(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is damaged ({error}); {remedy}") from None
     if not isinstance(content, kind):
         raise ConfigError(f"{path} is damaged (a {_JSON_KINDS[kind]} must stand there); {remedy}")
     return content
+
+
+def _move(path: Place, target: Place) -> None:
+    path.replace(target)  # type: ignore[arg-type]  # both are of one kind
 
 
 # ---- checkpoints
@@ -110,10 +157,10 @@ def read_json(path: Path, remedy: str, kind: type = dict) -> Any:
 class Checkpoints:
     """Training states of one trial by step. A damaged file is passed over for the one before it."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Place):
         self.folder = folder
 
-    def path(self, step: int) -> Path:
+    def path(self, step: int) -> Place:
         return self.folder / f"step-{step:010d}.ckpt"
 
     def steps(self) -> list[int]:
@@ -129,7 +176,7 @@ class Checkpoints:
 
     def load(self, step: int) -> dict[str, Any]:
         """Raises TrialError when the file is not exactly what was written."""
-        magic, _, rest = self.path(step).read_bytes().partition(b"\n")
+        magic, _, rest = read_bytes(self.path(step)).partition(b"\n")
         digest, _, payload = rest.partition(b"\n")
         if magic + b"\n" != MAGIC or hashlib.sha256(payload).hexdigest().encode() != digest:
             raise TrialError(f"{self.path(step)} is damaged")
@@ -138,21 +185,24 @@ class Checkpoints:
     def newest(self) -> tuple[int, dict[str, Any] | None, list[str]]:
         """Step and state of the newest sound checkpoint (0, None without one), and a note on each damaged one.
 
-        Damaged ones are set aside, so that they do not count among the newest that `prune` keeps.
+        Damaged ones are set aside, so that they do not count among the newest that `prune` keeps. Raises OSError when
+        the storage does not answer, or not to us: an older one would only be work done twice.
         """
         notes: list[str] = []
         for step in reversed(self.steps()):
             try:
                 return step, self.load(step), notes
             except (TrialError, OSError) as error:
+                if isinstance(error, OSError) and not is_damage(error, self.folder):
+                    raise
                 notes.append(f"{error}; the checkpoint before it is used")
                 with suppress(OSError):
-                    self.path(step).replace(self.path(step).with_suffix(".damaged"))
+                    _move(self.path(step), self.path(step).with_suffix(".damaged"))
         return 0, None, notes
 
     def prune(self, keep: int, best: int | None) -> None:
         """Keeps the newest `keep` and the best; clears what a killed writer left."""
-        for aside in self.folder.glob(".step-*"):
+        for aside in _asides(self.folder, ".step-*"):
             aside.unlink(missing_ok=True)
         for step in self.steps()[:-keep]:
             if step != best:
@@ -160,7 +210,7 @@ class Checkpoints:
 
     def copy_from(self, other: "Checkpoints", step: int) -> None:
         """Takes over another trial's state at a step, in place of our own there and of all that came later."""
-        data = other.path(step).read_bytes()
+        data = read_bytes(other.path(step))
         for later in self.steps():
             if later > step:
                 self.path(later).unlink()
@@ -183,6 +233,10 @@ class Status:
     """Spent training and scoring, all attempts together."""
     contents: list[str] = field(default_factory=list)
     """Hashes of the prepared data that it reads."""
+    faults: dict[str, int] = field(default_factory=dict)
+    """How often each cause of `settings.Cause` has ended an attempt."""
+    node_id: str = ""
+    """Ray's name of the node of the newest attempt."""
 
     @property
     def final(self) -> bool:
@@ -202,9 +256,11 @@ def is_final(status: Status, steps: int, settings: Settings) -> bool:
 class TrialFolder:
     """One trial on disk."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Place):
         self.path, self.id = path, path.name
         self.checkpoints = Checkpoints(path / "checkpoints")
+        self._known_rows = b""
+        """The rows in an object store as this process last wrote them."""
 
     # config
 
@@ -220,9 +276,9 @@ class TrialFolder:
     def _config_file(self) -> dict[str, Any]:
         path = self.path / "config.json"
         remedy = f"remove the folder {self.path} to run this trial again"
-        if not path.exists():
+        content = read_json(path, remedy, default={"missing": True})
+        if "missing" in content:
             raise ConfigError(f"{path} is missing; {remedy}")
-        content = read_json(path, remedy)
         if not isinstance(content.get("config"), dict) or not isinstance(content.get("arms"), list):
             raise ConfigError(f"{path} is damaged (it must hold `config` and `arms`); {remedy}")
         return content
@@ -250,11 +306,9 @@ class TrialFolder:
 
     def status(self) -> Status:
         path = self.path / "status.json"
-        if not path.exists():
-            return Status()
         remedy = "remove it: the trial goes on from its newest checkpoint"
         try:
-            status = Status(**read_json(path, remedy))
+            status = Status(**read_json(path, remedy, default={}))
         except TypeError as error:
             raise ConfigError(f"{path} is damaged ({error}); {remedy}") from None
         if status.state not in get_args(State) or type(status.step) is not int:
@@ -269,17 +323,51 @@ class TrialFolder:
         self.set_status(status)
         return status
 
+    # errors
+
+    @property
+    def errors_path(self) -> Place:
+        """What went wrong in each attempt, in words; there is no such file where all went well."""
+        return self.path / "errors.log"
+
+    def add_error(self, text: str) -> None:
+        """After those before it, of which the oldest go when there are very many."""
+        before = read_if_there(self.errors_path) or b""
+        write_atomically(self.errors_path, (before + text.encode(errors="replace"))[-MOST_ERROR_BYTES:])
+
     # W&B
+
+    @property
+    def wandb_home(self) -> Path:
+        """A folder of this machine for the client, which makes its own one in it."""
+        if isinstance(self.path, Path):
+            return self.path
+        home = storage.scratch(self.path.parent.parent) / self.id
+        home.mkdir(exist_ok=True)
+        return home
 
     @property
     def wandb_folder(self) -> Path:
         """Where the client keeps a run's files: what could not be sent yet, or the offline run."""
-        return self.path / "wandb"
+        return self.wandb_home / "wandb"
+
+    def keep_wandb_files(self) -> None:
+        """An offline run that was written on this machine becomes a part of a run that lies in an object store."""
+        if isinstance(self.path, Path):
+            return
+        files = (file for file in self.wandb_folder.rglob("*") if file.is_file() and not file.is_symlink())
+        names = {file.relative_to(self.wandb_folder).as_posix(): file for file in files}
+        kept = self.path / "wandb"
+        for name, file in names.items():
+            (kept / name).write_bytes(file.read_bytes())
+        for path in storage.files_below(kept):
+            if str(path.relative_to(kept)) not in names:
+                path.unlink(missing_ok=True)
 
     def arrived(self) -> dict[str, Any]:
         """By place, the last step and the state that are known to have arrived there."""
         try:
-            known = json.loads((self.path / "wandb.json").read_bytes())
+            known = json.loads(read_bytes(self.path / "wandb.json"))
         except (OSError, ValueError):
             return {}
         return known if isinstance(known, dict) else {}
@@ -301,14 +389,12 @@ class TrialFolder:
     # rows
 
     @property
-    def rows_path(self) -> Path:
+    def rows_path(self) -> Place:
         return self.path / "rows.jsonl"
 
     def rows(self) -> list[dict[str, Any]]:
         """Every complete row, by step, each step once. A last line that was cut short does not count."""
-        if not self.rows_path.exists():
-            return []
-        *complete, _torn = self.rows_path.read_bytes().split(b"\n")
+        *complete, _torn = (read_if_there(self.rows_path) or b"").split(b"\n")
         by_step: dict[int, dict[str, Any]] = {}
         for number, line in enumerate(complete, start=1):
             try:
@@ -323,29 +409,63 @@ class TrialFolder:
 
     def append_row(self, row: Mapping[str, Any]) -> None:
         """Appends one row durably. A torn last line is cut off first."""
+        line = (json.dumps(row) + "\n").encode()
+        if isinstance(self.path, RemotePath):
+            self._put_row(row["step"], line)
+        else:
+            self._append_line(line)
+
+    @retried
+    def _append_line(self, line: bytes) -> None:
+        """A line that was written twice, because the disk could not say that it was, counts once."""
+        assert isinstance(self.path, Path)
         self.path.mkdir(parents=True, exist_ok=True)
-        is_first = not self.rows_path.exists()
-        with open(self.rows_path, "ab+") as file:
+        path = self.path / "rows.jsonl"
+        is_first = not path.exists()
+        with open(path, "ab+") as file:
             _cut_torn_line(file)
-            file.write((json.dumps(row) + "\n").encode())
+            file.write(line)
             file.flush()
             os.fsync(file.fileno())
         if is_first:
             _sync_folder(self.path)
 
+    def _put_row(self, step: int, line: bytes) -> None:
+        """All rows again, with the new one: objects do not grow. What another worker wrote meanwhile stays."""
+        try:
+            size = self.rows_path.stat().st_size
+        except FileNotFoundError:
+            size = 0
+        if size != len(self._known_rows):
+            self._known_rows = _united(read_if_there(self.rows_path) or b"", self._known_rows)
+        if any(_row(last)["step"] >= step for last in self._known_rows.splitlines()[-1:]):
+            return
+        self._known_rows += line
+        write_atomically(self.rows_path, self._known_rows)
+
+    def keep_rows(self) -> None:
+        """At the end of a stretch: in an object store a request of a worker that was cut off may have come late, and
+        put fewer rows in the place of ours."""
+        if not isinstance(self.path, RemotePath) or not self._known_rows:
+            return
+        there = read_if_there(self.rows_path) or b""
+        whole = _united(there, self._known_rows)
+        if whole != there:
+            write_atomically(self.rows_path, whole)
+
     # pictures
 
     @property
-    def _pictures(self) -> Path:
+    def _pictures(self) -> Place:
         return self.path / "pictures"
 
-    def _picture_path(self, step: int) -> Path:
+    def _picture_path(self, step: int) -> Place:
         return self._pictures / f"step-{step:010d}.npz"
 
-    def _write_picture_file(self, path: Path, data: bytes) -> None:
+    def _write_picture_file(self, path: Place, data: bytes) -> None:
         """Also clears what a killed writer left."""
         self._pictures.mkdir(parents=True, exist_ok=True)
-        for aside in (*self._pictures.glob(".step-*"), *self._pictures.glob(".failed*")):
+        for aside in (*_asides(self._pictures, ".step-*"), *_asides(self._pictures, ".failed*")):
             aside.unlink(missing_ok=True)
         write_atomically(path, data)
 
@@ -358,13 +478,10 @@ class TrialFolder:
 
     def read_pictures(self, step: int) -> bytes | None:
         """None where this step has none."""
-        try:
-            return self._picture_path(step).read_bytes()
-        except FileNotFoundError:
-            return None
+        return read_if_there(self._picture_path(step))
 
     @property
-    def pictures_failure_path(self) -> Path:
+    def pictures_failure_path(self) -> Place:
         """Why pictures could not be drawn, in words; there is no such file where all went well."""
         return self._pictures / "failed.txt"
 
@@ -373,10 +490,7 @@ class TrialFolder:
 
     def pictures_failure(self) -> str:
         """Empty where there is none."""
-        try:
-            return self.pictures_failure_path.read_text(errors="replace")
-        except FileNotFoundError:
-            return ""
+        return (read_if_there(self.pictures_failure_path) or b"").decode(errors="replace")
 
 
 # ---- runs
@@ -386,37 +500,43 @@ class TrialFolder:
 class Run:
     """One run of a sweep on disk: `runs/<sweep>/<run>/`."""
 
-    path: Path
+    path: Place
 
     @property
     def name(self) -> str:
         return f"{self.path.parent.name}/{self.path.name}"
 
     @property
-    def sweep_path(self) -> Path:
+    def sweep_path(self) -> Place:
         return self.path / "sweep.yaml"
 
     @property
-    def parquet_path(self) -> Path:
+    def parquet_path(self) -> Place:
         return self.path / "results.parquet"
 
     @property
-    def report_folder(self) -> Path:
+    def report_folder(self) -> Place:
         return self.path / "report"
 
     @property
-    def journal_path(self) -> Path:
+    def journal_path(self) -> Place:
         return self.path / "study.journal"
 
     @property
     def tracking_log(self) -> Path:
-        """What the process that streams to W&B has to say."""
-        return self.path / "wandb.log"
+        """What the process that streams to W&B has to say; a file of its machine."""
+        folder = self.path if isinstance(self.path, Path) else storage.scratch(self.path)
+        return folder / "wandb.log"
 
     @contextmanager
     def tracked(self, patience_s: float) -> Iterator[None]:
         """Holds the run's place at W&B for this process: two would tell the same rows."""
-        with open(self.path / "wandb.lock", "ab") as file:
+        lock = self.path / "wandb.lock"
+        if isinstance(lock, RemotePath):
+            with lease.held(lock, f"{self.path} is being streamed to W&B", patience_s):
+                yield
+            return
+        with open(lock, "ab") as file:
             deadline = time.monotonic() + patience_s
             while True:
                 try:
@@ -431,15 +551,25 @@ class Run:
     def exists(self) -> bool:
         return self.sweep_path.exists()
 
+    def seen(self, *names: str) -> "Run":
+        """The run as it is now, for reading all of it: in an object store one listing, and the files of these names at
+        once. Writes go to the run itself."""
+        return Run(storage.viewed(self.path, names))
+
     def trial(self, trial_id: str) -> TrialFolder:
         return TrialFolder(self.path / "trials" / trial_id)
+
+    def known_trials(self, *names: str) -> dict[str, TrialFolder]:
+        """By id, for reading: see `seen`."""
+        return {folder.id: folder for folder in self.seen(*names).trials()}
 
     def trials(self) -> list[TrialFolder]:
         """Sorted by id. A folder whose creation was cut short has no config and does not count."""
         folder = self.path / "trials"
         try:
-            paths = sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-            return [TrialFolder(path) for path in paths if (path / "config.json").exists()]
+            seen = storage.viewed(folder)
+            names = sorted(path.name for path in seen.iterdir() if path.is_dir()) if seen.is_dir() else []
+            return [TrialFolder(folder / name) for name in names if (seen / name / "config.json").exists()]
         except OSError as error:
             raise ConfigError(f"{folder} cannot be read: {error.strerror}; choose another --storage") from None
 
@@ -451,7 +581,8 @@ class Run:
         stream = io.StringIO()
         documents.dump(sweep.resolved(), stream)
         data = stream.getvalue().encode()
-        if self.exists() and (before := self.sweep_path.read_bytes()) != data:
+        before = read_if_there(self.sweep_path)
+        if before is not None and before != data:
             names = (self.path / f"sweep-before-{number}.yaml" for number in itertools.count(1))
             write_atomically(next(path for path in names if not path.exists()), before)
         write_atomically(self.sweep_path, data)
@@ -460,21 +591,18 @@ class Run:
 
     def environment(self) -> dict[str, Any]:
         """Of the run's first session; empty when the file was removed."""
-        path = self.path / "environment.json"
-        return read_json(path, "remove it: it only records versions") if path.exists() else {}
+        return read_json(self.path / "environment.json", "remove it: it only records versions", default={})
 
     # generations of population based training
 
     @property
-    def _population_path(self) -> Path:
+    def _population_path(self) -> Place:
         return self.path / "population.json"
 
     def generations(self) -> list[dict[str, Any]]:
         """Committed decisions, oldest first: {population, step, moves: {trial_id: {source, values}}}."""
-        if not self._population_path.exists():
-            return []
         remedy = "restore it from a backup: the population's history is in it"
-        return read_json(self._population_path, remedy, list)
+        return read_json(self._population_path, remedy, list, default=[])
 
     def add_generation(self, generation: Mapping[str, Any]) -> None:
         write_json(self._population_path, [*self.generations(), dict(generation)])
@@ -482,22 +610,29 @@ class Run:
     # one driver at a time
 
     @property
-    def _lock_path(self) -> Path:
+    def _lock_path(self) -> Place:
         return self.path / "driver.lock"
 
     def session(self) -> str:
         """The token of the newest driver; a worker that holds an older one must not write."""
-        try:
-            return json.loads(self._lock_path.read_bytes())["session"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return ""
+        return str(lease.content(read_if_there(self._lock_path)).get("session", ""))
+
+    def locked(self) -> AbstractContextManager[str]:
+        """Holds the run for this process and yields its session token; a second driver is refused by name."""
+        return self._leased(self._lock_path) if isinstance(self._lock_path, RemotePath) else self._flocked()
 
     @contextmanager
-    def locked(self) -> Iterator[str]:
-        """Holds the run for this process and yields its session token; a second driver is refused by name.
+    def _leased(self, path: RemotePath) -> Iterator[str]:
+        """A dead driver's lease is waited out."""
+        storage.assert_writable(self.path)
+        with lease.held(path, f"{self.path} is already being run") as token:
+            self.stop_path.unlink(missing_ok=True)
+            yield token
 
-        The lock is the operating system's and ends with the process, however that ends.
-        """
+    @contextmanager
+    def _flocked(self) -> Iterator[str]:
+        """The lock is the operating system's and ends with the process, however that ends."""
+        assert isinstance(self._lock_path, Path)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             file = open(self._lock_path, "a+b")  # noqa: SIM115 (held until the with block ends)
@@ -521,22 +656,17 @@ class Run:
                 return
             except BlockingIOError:
                 if not attempts_left:
-                    holder = self._holder()
+                    holder = lease.holder(read_if_there(self._lock_path))
                     raise ConfigError(f"{self.path} is already being run {holder}; wait for it or stop it") from None
                 time.sleep(0.05)
             except OSError as error:
                 text = f"{self._lock_path} cannot be locked: {error.strerror}; choose another --storage"
                 raise ConfigError(text) from None
 
-    def _holder(self) -> str:
-        try:
-            holder = json.loads(self._lock_path.read_bytes())
-            return f"by process {holder['pid']} on {holder['host']}"
-        except (OSError, ValueError, KeyError, TypeError):
-            return "by another process"
-
     def is_running(self) -> bool:
         """Whether some driver holds the run now."""
+        if isinstance(self._lock_path, RemotePath):
+            return lease.is_held(self._lock_path)
         try:
             with open(self._lock_path, "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -544,8 +674,21 @@ class Run:
             return self._lock_path.exists()
         return False
 
+    def began(self) -> float | None:
+        """When the newest driver took the run; None without one."""
+        if isinstance(self._lock_path, RemotePath):
+            return lease.content(read_if_there(self._lock_path)).get("began")
+        try:
+            return self._lock_path.stat().st_mtime
+        except FileNotFoundError:
+            return None
+
     @property
-    def stop_path(self) -> Path:
+    def poll_s(self) -> float:
+        return REMOTE_POLL_S if isinstance(self.path, RemotePath) else LOCAL_POLL_S
+
+    @property
+    def stop_path(self) -> Place:
         """Exists while the driver asks its workers to checkpoint and end."""
         return self.path / "stop"
 
@@ -554,24 +697,28 @@ DEFAULT_STORAGE = Path("runs")
 DEFAULT_RUN = "main"
 
 
-def find_run(text: str, storage: Path = DEFAULT_STORAGE) -> Run:
+def find_run(text: str, storage: "str | Place" = DEFAULT_STORAGE) -> Run:
     """A run by its folder, by `sweep/run`, or by the sweep's name when it has one run (or one called main)."""
+    where = place(storage)
     try:
-        found = _found_run(text, storage)
-        known = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in storage.glob("*/*/sweep.yaml"))
+        found = _found_run(text, where)
+        if found is not None:
+            return found
+        known = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in where.glob("*/*/sweep.yaml"))
     except OSError as error:
         raise ConfigError(f"no run '{text:.100}': {error.strerror}") from None
-    if found is not None:
-        return found
-    listed = f" Known in {storage}: {', '.join(known)}" if known else f" There are no runs in {storage}"
+    listed = f" Known in {where}: {', '.join(known)}" if known else f" There are no runs in {where}"
     raise ConfigError(f"no run '{text}'.{did_you_mean(text, known)}{listed}")
 
 
-def _found_run(text: str, storage: Path) -> Run | None:
-    for path in (Path(text), storage / text):
+def _found_run(text: str, where: Place) -> Run | None:
+    named = place(text)
+    assert_reachable(named if isinstance(named, RemotePath) else where)
+    paths: list[Place] = [named] if isinstance(named, RemotePath) else [named, where / text]
+    for path in paths:
         if (path / "sweep.yaml").is_file():
             return Run(path.resolve())
-    for path in (Path(text), storage / text):
+    for path in paths:
         runs = sorted(child.parent for child in path.glob("*/sweep.yaml")) if path.is_dir() else []
         chosen = [run for run in runs if run.name == DEFAULT_RUN] or runs
         if len(chosen) == 1:

@@ -2,9 +2,11 @@
 
 import io
 import itertools
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -59,7 +61,7 @@ def make_plan(
     """Checks every point, then compares the sweep with the ledger. Raises ConfigError with every problem."""
     use_root(sweep.settings.data.root)
     space.check(sweep)
-    folders = {folder.id: folder for folder in run.trials()}
+    folders = run.known_trials("config.json", "status.json", "rows.jsonl")
     statuses = _sound_statuses(folders)
     if retry_failed:
         statuses = {id: replace(s, state="pending") if s.state == "failed" else s for id, s in statuses.items()}
@@ -84,11 +86,32 @@ def make_plan(
     return Plan(sweep.name, len(points), done, new, continuing, arms, _warnings(run, sweep, statuses), sources)
 
 
+def plan_afresh(sweep: SweepFile, wanted: Callable[[Point], bool] = lambda point: True) -> Plan:
+    """As if nothing had been done: for whoever does not see the run."""
+    return make_plan(sweep, Run(Path(os.devnull) / "no run"), wanted)
+
+
+def sources_of(config: TrialConfig) -> tuple[Source, ...]:
+    """Prepared data that a trial reads."""
+    return tuple(config.dataset.plugin.sources(config.dataset.params))
+
+
 def _sources(configs: Iterable[TrialConfig]) -> tuple[Source, ...]:
     """Each once."""
-    datasets = [config.dataset for config in configs]
-    found = {source.key: source for dataset in datasets for source in dataset.plugin.sources(dataset.params)}
-    return tuple(found.values())
+    return tuple({source.key: source for config in configs for source in sources_of(config)}.values())
+
+
+def prepared(sources: Iterable[Source], data_root: str | None) -> set[str]:
+    """Keys of those that this machine has prepared; none where no data root is known."""
+    use_root(data_root)
+    return {source.key for source in sources if _is_prepared(source)}
+
+
+def _is_prepared(source: Source) -> bool:
+    try:
+        return about_of(source) is not None
+    except DataError:
+        return False
 
 
 def unprepared(plan: Plan) -> list[Source]:

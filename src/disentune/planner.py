@@ -1,22 +1,30 @@
 """What to run next, worked out from the ledger alone. Knows no Ray; a simulator or a cluster can carry it out."""
 
 import math
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from disentune.config import Invalid, TrialConfig, flattened
+from disentune.errors import ConfigError, Unavailable, first_line
 from disentune.ledger import Run, Status, TrialFolder, is_final
 from disentune.schedule import History, Member, milestones, moves, verdict
-from disentune.segment import Report, Segment
-from disentune.settings import Asha, Median, OptunaSearch, Pbt
+from disentune.segment import WORDS, Report, Segment
+from disentune.settings import Asha, Cause, Median, OptunaSearch, Pbt
 from disentune.space import Point, domains, fixed, points, trial_config
 from disentune.suggest import Suggestions, journal
 from disentune.sweepfile import SweepFile
 
-MOST_LOSSES = 3
-"""Times in a row that a trial's worker may vanish before its first new checkpoint."""
+LEAVE_S = 5.0
+"""How long a trial whose node is taken away waits, so that nothing new is put there any more."""
+DOUBT_S = 60.0
+"""How long it may take until the cluster knows that a node has died."""
+FIRST_REST_S, LONGEST_REST_S = 1.0, 60.0
+STORAGE_FAULTS, STORAGE_S = 5, 300.0
+"""A session ends when no trial could use the storage so many times and for so long, and nothing came in between."""
 
 
 @dataclass
@@ -33,7 +41,14 @@ class Trial:
     inherited: int = 0
     """Step at which it last took over another trial's weights."""
     active: bool = False
-    losses: int = 0
+    attempt: int = 0
+    lost_on: list[str] = field(default_factory=list)
+    """Nodes on which its worker vanished, in a row without a new checkpoint."""
+    storage_faults: int = 0
+    """In a row, without a new checkpoint."""
+    rests_until: float = 0.0
+    doubt: str = ""
+    """Why it has failed, if it turns out that its last node is alive."""
 
     @property
     def id(self) -> str:
@@ -47,9 +62,22 @@ class Trial:
 class Planner:
     """Hands out segments and takes in how they ended. Equal ledgers give equal decisions."""
 
-    def __init__(self, run: Run, sweep: SweepFile, session: str, wanted: Callable[[Point], bool] = lambda point: True):
-        self.run, self.sweep, self.session, self.wanted = run, sweep, session, wanted
+    def __init__(
+        self,
+        run: Run,
+        sweep: SweepFile,
+        session: str,
+        wanted: Callable[[Point], bool] = lambda point: True,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self.run, self.sweep, self.session, self.wanted, self.clock = run, sweep, session, wanted, clock
         self.settings = sweep.settings
+        self.is_dead: Callable[[str], bool] = lambda node_id: False
+        """Whether a node is known to be gone; the cluster's edge says."""
+        self.trouble: ConfigError | None = None
+        """Why this session cannot go on."""
+        self._storage_faults, self._storage_since = 0, math.inf
+        self._known = run.known_trials("status.json", "rows.jsonl")
         self.trials: dict[str, Trial] = {}
         self.arms: dict[str, list[Trial]] = {}
         self.open: list[Trial] = []
@@ -80,12 +108,13 @@ class Planner:
             return known
         folder = self.run.trial(point.config.id)
         arm = self.arms.setdefault(point.arms[0], [])
-        trial = Trial(len(arm), point, folder, folder.status())
+        known_folder = self._known.get(folder.id)
+        trial = Trial(len(arm), point, folder, known_folder.status() if known_folder else Status())
         arm.append(trial)
         objective = self.settings.objective
         if objective is not None:
             trial.milestones = milestones(self.settings.scheduler, point.config, objective.metric)
-            for row in folder.rows():
+            for row in known_folder.rows() if known_folder else ():
                 self._note(trial, row)
         self.trials[trial.id] = trial
         if self._is_final(trial):
@@ -117,17 +146,35 @@ class Planner:
 
     def next(self) -> Segment | None:
         """The next segment that can run now. None: nothing can, until a running one ends (or all is finished)."""
+        while True:
+            before = len(self.trials), len(self.open)
+            segment = self._first()
+            if segment is not None or before == (len(self.trials), len(self.open)):
+                return segment  # else a trial was stopped on the way, which may free others or bring new ones
+
+    def _first(self) -> Segment | None:
+        """Of the trials that are open now the first that can run."""
+        now = self.clock()
         for trial in list(self.open):
-            if trial.active:
+            if trial.active or trial.rests_until > now or self._is_over(trial):
                 continue
             until = self._allowed(trial)
             if until is not None:
-                return self._segment(trial, until)
+                try:
+                    return self._segment(trial, until)
+                except (OSError, Unavailable):  # its folder cannot be made now, nor could another's
+                    self._count_storage(trial)
+                    return None
         return None
 
     @property
     def finished(self) -> bool:
         return not self.open
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether some trial has run before."""
+        return any(trial.status.attempts for trial in self.trials.values())
 
     def _allowed(self, trial: Trial) -> int | None:
         """The step this trial may train to, by its scheduler; None while it waits or once it is stopped."""
@@ -152,7 +199,10 @@ class Planner:
     def _segment(self, trial: Trial, until: int) -> Segment:
         trial.folder.create(trial.config, trial.point.arms)
         trial.active = True
+        trial.attempt = max(trial.attempt, trial.status.attempts) + 1
         settings = self.settings.model_dump()
+        if trial.status.faults.get("memory"):  # alone on a whole GPU; no number depends on its share
+            settings["resources"]["gpu"] = math.ceil(settings["resources"]["gpu"])
         return Segment(
             run=str(self.run.path),
             trial_id=trial.id,
@@ -162,6 +212,7 @@ class Planner:
             overrides=dict(trial.overrides),
             inherited=trial.inherited,
             plugin_folder=str(Path.cwd()),
+            attempt=trial.attempt,
         )
 
     # what happened
@@ -171,30 +222,99 @@ class Planner:
         trial = self.trials[trial_id]
         if report.row is not None:
             self._note(trial, report.row)
+        self._storage_faults, self._storage_since = 0, math.inf
         if report.outcome is not None:
-            trial.active, trial.losses = False, 0
+            trial.active = False
+            trial.lost_on, trial.storage_faults = [], 0
             trial.status = trial.folder.status()
             if self._is_final(trial):
                 self._end(trial)
 
-    def lost(self, trial_id: str, cause: str) -> str:
-        """A worker vanished: its trial goes on from its newest checkpoint, but not for ever without getting anywhere.
+    def lost(self, trial_id: str, why: str, cause: Cause | None = "lost", certain: bool = True) -> str:
+        """A segment ended without a word of its own: its trial goes on from its newest checkpoint, but not for ever.
 
-        Returns what to tell the user.
+        `cause` is None when it is nobody's fault. `certain` says that the worker's node is known to be alive. Returns
+        what to tell the user.
         """
         trial = self.trials[trial_id]
-        before, trial.status = trial.status.step, trial.folder.status()
         trial.active = False
-        trial.losses = trial.losses + 1 if trial.status.step <= before else 1
-        for row in trial.folder.rows():
-            self._note(trial, row)
+        before = trial.status
+        with suppress(ConfigError, OSError):  # a storage that fails now is met again by the next worker
+            self._catch_up(trial)
         if self._is_final(trial):
             self._end(trial)
-            return f"{trial_id} had ended"
-        if trial.losses >= MOST_LOSSES:
-            self._close(trial, "failed", f"its worker was lost {trial.losses} times in a row: {cause}")
-            return f"{trial_id} failed: its worker was lost {trial.losses} times in a row"
-        return f"{trial_id} lost its worker at step {trial.status.step} and goes on from there"
+            failed = trial.status.state == "failed"  # its watchdog has said so
+            return f"{trial_id} failed: {first_line(trial.status.cause)}" if failed else f"{trial_id} had ended"
+        if trial.status.step > before.step:
+            trial.lost_on, trial.storage_faults = [], 0
+        hung = trial.status.faults.get("hang", 0) > before.faults.get("hang", 0)  # its watchdog has counted it
+        cause = "hang" if hung else cause
+        if cause == "memory":  # of the node: its other trials need some time to give some back
+            trial.rests_until = self.clock() + LONGEST_REST_S
+            cause = cause if trial.status.attempts == trial.attempt else None  # it had not even begun
+        self._count(trial, None if hung else cause)
+        if cause is None:
+            return f"{trial_id} waits for another worker: {why}"
+        problem = f"its worker was lost {len(trial.lost_on)} times in a row: {why}" if cause == "lost" else why
+        if not self._allowed_again(trial, cause):
+            if cause == "lost" and not certain:
+                trial.doubt, trial.rests_until = problem, self.clock() + DOUBT_S
+            else:
+                self._close(trial, "failed", problem)
+                return f"{trial_id} failed: it {WORDS[cause]}: {problem}"
+        return f"{trial_id} {WORDS[cause]} at step {trial.status.step} and goes on from there: {why}"
+
+    def node_of(self, trial_id: str) -> str:
+        """Where its newest attempt runs; empty when it is not known (yet)."""
+        trial = self.trials[trial_id]
+        with suppress(ConfigError, OSError):
+            status = trial.folder.status()
+            return status.node_id if status.attempts == trial.attempt else ""
+        return ""
+
+    def _catch_up(self, trial: Trial) -> None:
+        """With what its worker has written."""
+        trial.status = trial.folder.status()
+        for row in trial.folder.rows():
+            self._note(trial, row)
+
+    def _count(self, trial: Trial, cause: Cause | None) -> None:
+        """Also gives the trial back, so that a worker which only seems to be gone finds that it was given up."""
+        if cause == "lost":
+            trial.lost_on.append(trial.status.node_id if trial.status.attempts == trial.attempt else "")
+        elif cause == "preempted":
+            trial.rests_until = self.clock() + LEAVE_S
+        elif cause == "storage":
+            self._count_storage(trial)
+        faults = trial.status.faults
+        faults = {**faults, cause: faults.get(cause, 0) + 1} if cause else faults
+        with suppress(ConfigError, OSError):
+            trial.status = trial.folder.update_status(state="pending", faults=faults)
+
+    def _count_storage(self, trial: Trial) -> None:
+        now = self.clock()
+        trial.rests_until = now + min(FIRST_REST_S * 2**trial.storage_faults, LONGEST_REST_S)
+        trial.storage_faults += 1
+        self._storage_faults += 1
+        self._storage_since = min(self._storage_since, now)
+        if self._storage_faults >= STORAGE_FAULTS and now - self._storage_since >= STORAGE_S:
+            self.trouble = Unavailable(
+                f"{self.run.path}: nobody could use the storage for {now - self._storage_since:.0f} s; see that it is "
+                "there, has room and can be written on every node, then resume"
+            )
+
+    def _allowed_again(self, trial: Trial, cause: Cause) -> bool:
+        if cause == "lost":  # not where the node turned out to be gone by now
+            return self.settings.retries.allow("lost", sum(not self.is_dead(node) for node in trial.lost_on))
+        return self.settings.retries.allow(cause, trial.status.faults.get(cause, 0))
+
+    def _is_over(self, trial: Trial) -> bool:
+        """Whether a trial that was in doubt has failed, now that the cluster knows of its last node."""
+        problem, trial.doubt = trial.doubt, ""
+        if not problem or self._allowed_again(trial, "lost"):
+            return False
+        self._close(trial, "failed", problem)
+        return True
 
     def _close(self, trial: Trial, state: Any, cause: str) -> None:
         trial.status = trial.folder.update_status(state=state, cause=cause)

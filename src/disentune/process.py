@@ -2,10 +2,11 @@
 
 import contextlib
 import ctypes
-import os
 
 import torch
 from threadpoolctl import threadpool_limits
+
+from disentune import cuda
 
 # glibc's mallopt: keep freed tensors instead of handing their pages back to the kernel (a quarter of a training step
 # at batch 256 was page faults); it changes speed and never a result.
@@ -22,13 +23,4 @@ def prepare(threads: int, device: str, gpu_fraction: float = 1.0) -> None:
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     if device == "cuda":
-        _prepare_cuda(gpu_fraction)
-
-
-def _prepare_cuda(gpu_fraction: float) -> None:
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is only repeatable with this
-    torch.use_deterministic_algorithms(True)
-    torch.backends.cudnn.benchmark = False
-    torch.cuda.empty_cache()
-    if 0 < gpu_fraction < 1:
-        torch.cuda.set_per_process_memory_fraction(gpu_fraction)
+        cuda.prepare(gpu_fraction)

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
-from disentune import evaluation, process, results
+from disentune import cuda, evaluation, process, results
 from disentune.arrays import UDR, Asked
 from disentune.config import Invalid, TrialConfig, flattened, nested
 from disentune.data.store import use_root
@@ -55,7 +54,7 @@ def _config(folder: TrialFolder) -> TrialConfig:
     flat = flattened(folder.config().tree())
     flat |= next((row.get("overrides", {}) for row in reversed(folder.rows())), {})
     flat["training.compile"] = False
-    if not torch.cuda.is_available():
+    if not cuda.is_available():
         flat["training.device"] = "cpu"
     return TrialConfig.parse(nested(flat))
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ from disentune.errors import ConfigError, unknown
 from disentune.ledger import Run, TrialFolder, find_run, write_atomically
 from disentune.metrics import best_of
 from disentune.settings import Objective
+from disentune.storage import Place
 
 FIXED = ("trial_id", "arm", "status", "seed", "step")
 BROKEN = ("failed", "diverged")
@@ -61,14 +61,15 @@ class Results:
         return self.run.sweep().settings.objective
 
 
-def load(run: str | Path, only: Iterable[str] | None = None) -> Results:
+def load(run: str | Place, only: Iterable[str] | None = None) -> Results:
     """A run by its folder, `sweep/run` or sweep's name; `only` keeps the trials of these ids."""
     return read(find_run(str(run)), only)
 
 
 def read(run: Run, only: Iterable[str] | None = None) -> Results:
     kept = None if only is None else set(only)
-    folders = [folder for folder in run.trials() if kept is None or folder.id in kept]
+    seen = run.seen("config.json", "status.json", "rows.jsonl")
+    folders = [folder for folder in seen.trials() if kept is None or folder.id in kept]
     return Results(run, tuple(_record(folder) for folder in folders))
 
 
@@ -209,7 +210,7 @@ def _finite(value: Any) -> Any:
     return value if value is not None and math.isfinite(value) else None
 
 
-def write_parquet(results: Results) -> Path:
+def write_parquet(results: Results) -> Place:
     """The rows as one file beside the ledger. Equal tables give equal bytes: no metadata of pandas, no index."""
     table = pa.Table.from_pandas(results.rows, preserve_index=False).replace_schema_metadata(None)
     sink = pa.BufferOutputStream()

@@ -1,33 +1,56 @@
 """Ray's edge in the driver: a Tune searcher that asks the planner what to run and tells it what happened."""
 
 import json
+import os
+import pickle
+import re
 from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
+from ray.air.execution._internal import RayActorManager
+from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayError, RayTaskError
 from ray.tune.search import Searcher
 
+from disentune.config import TrialConfig
+from disentune.errors import ConfigError
 from disentune.planner import Planner
-from disentune.segment import Report
+from disentune.segment import Preempted, Report, Superseded, Unclean
+from disentune.settings import Cause
 
 Listener = Callable[[str, dict[str, Any]], None]
 """Called with (trial id, what its worker said) after the planner has taken it in."""
+MOST_LETTERS = 300
+"""Of Ray's words for an error."""
 
 
 class LedgerSearch(Searcher):
     """Every Ray trial is one segment of one of our trials. Ray keeps no state that we need."""
 
     def __init__(
-        self, planner: Planner, stopping: Callable[[], bool], listener: Listener, concurrent: int | None = None
+        self,
+        planner: Planner,
+        stopping: Callable[[], bool],
+        listener: Listener,
+        home: Callable[[TrialConfig], str | None] = lambda config: None,
+        concurrent: int | None = None,
     ):
+        """`home` names the node that a trial would best run on, if it matters."""
         super().__init__()
-        self.planner, self.stopping, self.listener, self.concurrent = planner, stopping, listener, concurrent
+        keep_tune_going()
+        planner.is_dead = is_dead
+        self.planner, self.stopping, self.listener = planner, stopping, listener
+        self.home, self.concurrent = home, concurrent
         self.segments: dict[str, str] = {}
-        self.causes: dict[str, str] = {}
+        self.running = False
+        """Whether some segment runs now; others may wait for a slot."""
 
     def suggest(self, trial_id: str) -> Any:
         """A segment; None while nothing can run; FINISHED when nothing ever will in this session."""
-        if self.stopping() or self.planner.finished:
+        if self.stopping() or self.planner.finished or self.planner.trouble:
             return Searcher.FINISHED
         if self.concurrent is not None and len(self.segments) >= self.concurrent:
             return None
@@ -36,26 +59,37 @@ class LedgerSearch(Searcher):
             return Searcher.FINISHED if self.planner.finished else None
         self.segments[trial_id] = segment.trial_id
         self.listener(segment.trial_id, {"at_step": None})
-        return {"segment": json.dumps(segment.plain())}
+        config = self.planner.trials[segment.trial_id].config
+        return {"segment": json.dumps(segment.plain()), "home": self.home(config)}
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         ours = self.segments[trial_id]
         for row in result["rows"]:
             self.planner.report(ours, Report(row["step"], row))
-        if result["outcome"] is not None:
-            self.planner.report(ours, Report(result["at_step"], None, result["outcome"]))
+        self.planner.report(ours, Report(result["at_step"], None, result["outcome"]))
         self.listener(ours, result)
+        if result.get("note"):
+            self.listener(ours, {"lost": result["note"]})
         self.stopping()  # so that the time limit is seen while every slot is busy
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Ray says how a segment ended; the last result may come only with this call."""
-        ours = self.segments[trial_id]
+        """Ray says how a segment ended; the last result may come only with this call. `Causes` hears next of an
+        error, and what it was."""
         if error:
-            message = self.planner.lost(ours, self.causes.pop(trial_id, "no error was reported"))
-            self.listener(ours, {"lost": message})
-        elif result and self.planner.trials[ours].active:
+            return
+        if result and self.planner.trials[self.segments[trial_id]].active:
             self.on_trial_result(trial_id, result)
         self.segments.pop(trial_id)
+
+    def on_trial_error(self, trial_id: str, error: Exception) -> None:
+        """A segment ended without a word of its own."""
+        ours = self.segments.pop(trial_id)
+        if isinstance(error, Superseded) and self.planner.run.session() != self.planner.session:
+            path = self.planner.run.path
+            self.planner.trouble = ConfigError(f"{path} has been taken over by another driver; this one ends")
+        node_id = named_node(error) or self.planner.node_of(ours)
+        message = self.planner.lost(ours, words(error), cause_of(error, node_id), not node_id or node_id == own_node())
+        self.listener(ours, {"lost": message})
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the ledger is the truth."""
@@ -68,15 +102,113 @@ class LedgerSearch(Searcher):
         return (Searcher, ())
 
 
-class Causes(tune.Callback):
-    """Keeps why Ray lost a worker, for the message that the user sees."""
+class Ends(tune.Stopper):
+    """Ends the session once it is asked to stop and the last segment that ran has checkpointed: Tune by itself would
+    wait for a slot for each that it was given before."""
 
     def __init__(self, search: LedgerSearch):
         self.search = search
 
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return (self.search.stopping() or bool(self.search.planner.trouble)) and not self.search.running
+
+    def __reduce__(self) -> Any:
+        return (tune.stopper.NoopStopper, ())
+
+
+class Causes(tune.Callback):
+    """Tells the search what runs, and why Ray ended a segment, which Tune itself keeps to a file."""
+
+    def __init__(self, search: LedgerSearch):
+        self.search = search
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self.search.running = any(trial.status == "RUNNING" for trial in trials)
+
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        error = trial.get_error()
-        self.search.causes[trial.trial_id] = str(error).strip().splitlines()[-1] if error else ""
+        try:
+            error = pickle.loads(Path(trial.pickled_error_file).read_bytes())
+        except Exception as problem:  # whatever was raised, and cannot be made again here
+            error = RayError(f"an error that cannot be read ({problem})")
+        self.search.on_trial_error(trial.trial_id, error)
 
     def __reduce__(self) -> Any:
         return (tune.Callback, ())
+
+
+# ---- causes
+
+
+class Ended(RayActorError):
+    """A worker that Ray ended for a reason that Tune does not expect."""
+
+    def __init__(self, reason: Exception):
+        super().__init__(error_msg=str(reason))
+        self.reason = reason
+
+    def __reduce__(self) -> Any:
+        return (Ended, (self.reason,))
+
+
+def keep_tune_going() -> None:
+    """Tune 2.60 gives up the whole sweep when Ray's memory monitor kills one worker, or when Ray says that a node died
+    instead of an actor, and does not keep what the error was if that happens while a worker starts: it expects only
+    errors of actors and of tasks. Others are handed to it as the first. And it starts the segment of a pre-empted node
+    again by itself, without a word to its searcher; not where those count."""
+    os.environ.setdefault("RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE", "1")
+    for name in ("_actor_task_failed", "_actor_start_failed"):
+        original = getattr(RayActorManager, name)
+        if not hasattr(original, "__wrapped__"):
+            setattr(RayActorManager, name, _with_known_errors(original))
+
+
+def _with_known_errors(original: Callable[..., None]) -> Callable[..., None]:
+    @wraps(original)
+    def handle(self: Any, *, exception: Exception, **what: Any) -> None:  # Ray passes them by name
+        expected = isinstance(exception, RayActorError | RayTaskError)
+        original(self, exception=exception if expected else Ended(exception), **what)
+
+    return handle
+
+
+def cause_of(error: Exception, node_id: str) -> Cause | None:
+    """Whose fault it is; None: nobody's. A worker that vanished is lost as long as its node is not known to be dead."""
+    reason = error.reason if isinstance(error, Ended) else error
+    if isinstance(reason, Unclean):
+        return None
+    if isinstance(reason, Preempted) or getattr(reason, "preempted", False):
+        return "preempted"
+    if isinstance(reason, OutOfMemoryError):
+        return "memory"
+    if isinstance(reason, OSError):  # of a task: `work` raises those of the storage
+        return "storage"
+    if isinstance(reason, NodeDiedError | LocalRayletDiedError) or (node_id and is_dead(node_id)):
+        return "node"
+    return "lost"
+
+
+def named_node(error: Exception) -> str:
+    """Ray names the node of a dead actor in words alone."""
+    found = re.search(r"Node Id: ([0-9a-f]{56})\b", str(error)) if isinstance(error, RayActorError) else None
+    return found[1] if found else ""
+
+
+def words(error: Exception) -> str:
+    """The line that says what happened: the first of Ray's on memory, the last of its other errors."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    line = lines[0] if isinstance(error, Ended) else lines[-1]
+    return line.strip()[:MOST_LETTERS]
+
+
+def is_dead(node_id: str) -> bool:
+    """Whether the cluster knows that a node is gone; it may take a minute to notice."""
+    if not node_id or not ray.is_initialized():
+        return False
+    return any(node["NodeID"] == node_id and not node["Alive"] for node in ray.nodes())
+
+
+def own_node() -> str:
+    return ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""

@@ -3,31 +3,51 @@
 A row is on disk before the checkpoint that follows it, so training from a checkpoint computes no row that is missing
 below it; rows that come out again are equal to the bit and are passed over. Pictures of a step are on disk before its
 row.
+
+What goes wrong in the trial's own code is recorded here, and here it is decided whether the trial goes on. What is the
+storage's or the cluster's fault is raised, for the driver to see.
 """
 
+import errno
+import faulthandler
 import math
+import os
 import socket
 import sys
+import tempfile
+import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-import torch
-
-from disentune import pictures, process
+from disentune import cuda, pictures, process
 from disentune.config import TrialConfig, flattened, nested
 from disentune.data.store import use_root
-from disentune.errors import TrialError
+from disentune.errors import ConfigError, TrialError
 from disentune.ledger import Run, Status, TrialFolder
-from disentune.settings import Objective, Plateau, Settings
+from disentune.settings import Cause, Objective, Plateau, Settings
+from disentune.storage import is_of_the_storage, place
 from disentune.training import Training
 
-Outcome = Literal["paused", "done", "diverged", "failed", "interrupted"]
+Outcome = Literal["paused", "done", "diverged", "failed", "interrupted", "retried"]
 POLL_S = 0.5
 """How often a worker looks whether it has been asked to stop."""
+RECORD_S = 20.0
+"""How long a worker that hangs may take to say so; the storage may be what it hangs on."""
+WORDS: Mapping[Cause, str] = {
+    "error": "had an error",
+    "memory": "ran out of memory",
+    "lost": "lost its worker",
+    "node": "lost its node",
+    "preempted": "left a node that is being taken away",
+    "hang": "hung",
+    "storage": "could not use the storage",
+}
+OPENING_S = 4 * 3600.0
+"""How long a trial may take until its first step: the data that it needs may have to be downloaded first."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +65,8 @@ class Segment:
     """The step at which it took over another trial's weights: it cannot start from a checkpoint before that."""
     plugin_folder: str = ""
     """Where the driver was started: a user's own plug-ins are imported from there."""
+    attempt: int = 0
+    """Number of this start of the trial; 0: one more than there were."""
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -52,43 +74,152 @@ class Segment:
 
 @dataclass(frozen=True)
 class Report:
-    """Said after every training step; `row` when one was new, `outcome` when the segment is over."""
+    """Said after every training step; `row` when one was new, `outcome` when the segment is over, `note` for the user
+    when something went wrong and the trial goes on."""
 
     step: int
     row: dict[str, Any] | None = None
     outcome: Outcome | None = None
+    note: str = ""
 
 
 class Superseded(Exception):
-    """Another driver has taken the run over; this worker must not write any more."""
+    """Another driver has taken the run over, or another worker this trial; this one must not write any more."""
 
 
-def work(segment: Segment) -> Iterator[Report]:
-    """Carries a segment out. An error of the trial's own code ends the trial as failed, with its traceback."""
+class Preempted(Exception):
+    """This node is being taken away; the trial is checkpointed and goes on elsewhere."""
+
+
+class Unclean(Exception):
+    """This process cannot take another trial; a fresh one can."""
+
+
+class _Own(Exception):
+    """Around an OSError of the trial's own code."""
+
+
+def work(segment: Segment, node_id: str = "", leaving: Callable[[], bool] = lambda: False) -> Iterator[Report]:
+    """Carries a segment out. An error of the trial's own code is kept with its traceback and ends the trial as failed
+    once its retries are used up. `leaving` says whether this node is about to be taken away."""
     if segment.plugin_folder and segment.plugin_folder not in sys.path:
         sys.path.append(segment.plugin_folder)
-    worker = _Worker(segment)
+    with _storage_told_apart():
+        worker = _Worker(segment, node_id, leaving)
     try:
-        yield from worker.reports()
-    except (OSError, Superseded):
+        with _storage_told_apart():
+            for report in worker.reports():
+                worker.watchdog.rest()
+                yield report
+                worker.watchdog.hear()
+        return
+    except (OSError, Superseded, Preempted):
         raise  # the storage's or the cluster's fault, not the trial's: it may succeed elsewhere
     except Exception as error:
-        yield worker.end("failed", f"{_kind(error)}\n{traceback.format_exc(limit=-12)}")
+        report = worker.fault(error.__cause__ if isinstance(error, _Own) and error.__cause__ else error)
+    finally:
+        worker.watchdog.stop()
+    yield report  # the error is gone by now, and with it what its frames held in memory
 
 
-def _kind(error: Exception) -> str:
-    memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return f"{'out of memory: ' if memory else ''}{type(error).__name__}: {error}"
+@contextmanager
+def _storage_told_apart() -> Iterator[None]:
+    """A file of the ledger that could not be read is raised as what the storage said, and not as a mistake."""
+    try:
+        yield
+    except ConfigError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+
+
+def _kind(error: BaseException) -> str:
+    return f"{'out of memory: ' if cuda.is_out_of_memory(error) else ''}{type(error).__name__}: {error}"
+
+
+@contextmanager
+def _own_code() -> Iterator[None]:
+    """An OSError of the trial's own code is told apart from those of the storage."""
+    try:
+        yield
+    except OSError as error:
+        if is_of_the_storage(error):
+            raise
+        raise _Own from error
+
+
+def steps_of(training: Training, until: int) -> Iterator[Any]:
+    """As `training.run`; an OSError in there may be the trial's own."""
+    with _own_code():
+        yield from training.run(until)
+
+
+class Watchdog:
+    """Calls `bark` in a thread of its own once nothing was heard for `after_s`, and ends the process.
+
+    Hearing costs a look at the clock. Should the interpreter itself be stuck, so that no thread of it can run, Python's
+    fault handler ends the process instead, with the stacks in its log.
+    """
+
+    def __init__(self, after_s: float, bark: Callable[[str], None]):
+        self.after_s, self.bark = after_s, bark
+        self.heard = math.inf
+        self.stopped = threading.Event()
+
+    def start(self) -> None:
+        self.hear()
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def hear(self) -> None:
+        self.heard = time.monotonic()
+
+    def rest(self, seconds: float = math.inf) -> None:
+        """So much longer, until it hears again: the worker waits for its driver, or for its data."""
+        self.heard = time.monotonic() + seconds
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+    def _watch(self) -> None:
+        try:
+            while not self.stopped.wait(self.after_s / 4):
+                _end_if_stuck(2 * self.after_s)
+                if time.monotonic() - self.heard > self.after_s:
+                    self._end()
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    def _end(self) -> None:
+        _end_if_stuck(2 * RECORD_S)
+        recording = threading.Thread(target=self.bark, args=(stacks(),), daemon=True)
+        recording.start()
+        recording.join(RECORD_S)
+        os._exit(1)
+
+
+def _end_if_stuck(seconds: float) -> None:
+    """Unless it is called again before."""
+    with suppress(Exception):  # without a standard error there is no such handler
+        faulthandler.dump_traceback_later(seconds, exit=True)
+
+
+def stacks() -> str:
+    """What every thread of this process is doing."""
+    with tempfile.TemporaryFile() as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        file.seek(0)
+        return file.read().decode(errors="replace")
 
 
 class _Worker:
-    def __init__(self, segment: Segment):
-        self.segment = segment
-        self.run = Run(Path(segment.run))
+    def __init__(self, segment: Segment, node_id: str, leaving: Callable[[], bool]):
+        self.segment, self.node_id, self.leaving = segment, node_id, leaving
+        self.run = Run(place(segment.run))
         self.folder: TrialFolder = self.run.trial(segment.trial_id)
         self.settings = Settings.model_validate(segment.settings)
         self.status: Status = self.folder.status()
         self.started = self.checkpointed = self.polled = time.monotonic()
+        self.watchdog = Watchdog(self.settings.retries.hang_after_s, self._hung)
 
     def config(self) -> TrialConfig:
         if not self.segment.overrides:
@@ -96,13 +227,28 @@ class _Worker:
         return TrialConfig.parse(nested({**flattened(self.folder.tree()), **self.segment.overrides}))
 
     def reports(self) -> Iterator[Report]:
+        self._begin()
+        if self.run.stop_path.exists():  # asked for while this segment waited for a slot
+            yield self.end("interrupted", self.status.cause)
+            return
         rows = self.folder.rows()
         watermark = rows[-1]["step"] if rows else 0
-        self._set_status("running", attempts=self.status.attempts + 1, node=socket.gethostname())
+        self.watchdog.start()
+        self.watchdog.rest(OPENING_S)
         training = self._training()
+        self.watchdog.hear()
         best = Best(self.settings.objective, rows)
-        for progress in training.run(self.segment.until):
+        ended = plateau(self.settings.stop.plateau, best)  # by rows whose writer died before it could say so
+        if ended and training.step == watermark:
+            yield self.end("done", ended, step=training.step)
+            return
+        for progress in steps_of(training, self.segment.until):
+            self.watchdog.hear()
             row = progress.row
+            if ended and progress.step == watermark:
+                self._checkpoint(training, best)
+                yield self.end("done", ended, step=progress.step)
+                return
             if row is not None and progress.step > watermark:
                 if cause := divergence(row, self.settings.stop.divergence):
                     yield self.end("diverged", cause, step=progress.step)
@@ -121,7 +267,7 @@ class _Worker:
                 self._checkpoint(training, best)
             if self._stop_requested():
                 self._checkpoint(training, best)
-                yield self.end("interrupted", "", row, progress.step)
+                yield self._left(row, progress.step)
                 return
             yield Report(progress.step, row if progress.step > watermark else None)
         if self.folder.checkpoints.steps()[-1:] != [training.step]:
@@ -139,7 +285,8 @@ class _Worker:
             )
         for note in notes:
             self._set_status("running", cause=note)
-        training = Training(config, state, self.settings.data.on_device)
+        with _own_code():
+            training = Training(config, state, self.settings.data.on_device)
         if training.contents:
             self._set_status("running", contents=training.contents)
         return training
@@ -155,8 +302,40 @@ class _Worker:
     def end(self, outcome: Outcome, cause: str, row: dict[str, Any] | None = None, step: int | None = None) -> Report:
         """Writes how the segment ended; a paused or interrupted trial is pending again."""
         at = self.status.step if step is None else step
+        self.folder.keep_rows()
         self._set_status("pending" if outcome in ("paused", "interrupted") else outcome, step=at, cause=cause)
         return Report(at, row, outcome)
+
+    def _left(self, row: dict[str, Any] | None, step: int) -> Report:
+        """The checkpoint is written: the trial can go on later, or at once on another node."""
+        report = self.end("interrupted", "", row, step)
+        if self.leaving():
+            raise Preempted(f"at step {step}")
+        return report
+
+    def fault(self, error: BaseException) -> Report:
+        """An error of the trial's own code; to be called while it is being handled."""
+        cause: Cause = "memory" if cuda.is_out_of_memory(error) else "error"
+        return self._count(cause, _kind(error), "".join(traceback.format_exception(error, limit=-12)))
+
+    def _hung(self, stacks: str) -> None:
+        text = f"no training step was finished for {self.settings.retries.hang_after_s:g} s"
+        self._count("hang", text, stacks)
+
+    def _count(self, cause: Cause, text: str, details: str) -> Report:
+        """Keeps what went wrong and decides whether the trial goes on."""
+        self._assert_current()
+        step, times = self.status.step, self.status.faults.get(cause, 0) + 1
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        where = f"attempt {self.status.attempts} on {self.status.node}, from step {step}"
+        self.folder.add_error(f"{stamp} UTC, {where}: {WORDS[cause]}\n{text}\n{details}\n")
+        faults = {**self.status.faults, cause: times}
+        if not self.settings.retries.allow(cause, times):
+            self._set_status("failed", cause=f"{text}\n{details}", faults=faults)
+            return Report(step, None, "failed")
+        self._set_status("pending", faults=faults)
+        note = f"{self.folder.id} {WORDS[cause]} and goes on from step {step}: {next(iter(text.splitlines()), '')}"
+        return Report(step, None, "retried", note)
 
     def _write(self, row: dict[str, Any]) -> None:
         if self.segment.overrides:
@@ -206,22 +385,47 @@ class _Worker:
 
     def _stop_requested(self) -> bool:
         now = time.monotonic()
-        if now - self.polled < POLL_S:
+        if now - self.polled < max(POLL_S, self.run.poll_s):
             return False
         self.polled = now
-        self._assert_current()
-        return self.run.stop_path.exists()
+        self._assert_session()
+        return self.leaving() or self.run.stop_path.exists()
 
-    def _assert_current(self) -> None:
-        if self.run.session() != self.segment.session:
+    def _begin(self) -> None:
+        if self.leaving():
+            raise Preempted("before it began")
+        attempt = self.segment.attempt or self.status.attempts + 1
+        self._assert_session()
+        if self.status.attempts > attempt:
+            raise Superseded(f"attempt {attempt} of trial {self.folder.id} comes too late")
+        if self.status.final:  # what ended it before holds no longer
+            self.status = replace(self.status, cause="")
+        self.status = replace(self.status, state="running", attempts=attempt)
+        self.status = replace(self.status, node=socket.gethostname(), node_id=self.node_id)
+        self.folder.set_status(self.status)
+
+    def _assert_current(self) -> Status:
+        """Before every write: a worker that was cut off for a while must not disturb the one that took its place."""
+        self._assert_session()
+        status = self.folder.status()
+        if status.attempts != self.status.attempts or status.state != "running":
+            raise Superseded(f"attempt {self.status.attempts} of trial {self.folder.id} was given up")
+        return status
+
+    def _assert_session(self) -> None:
+        session = self.run.session()
+        if not session:  # while its driver lives a run always has one
+            raise OSError(errno.ENODEV, "the run is not to be seen here; is its storage mounted?", str(self.run.path))
+        if session != self.segment.session:
             raise Superseded(f"{self.run.path} is being run by another driver")
 
     def _seconds(self) -> float:
         return self.status.seconds + time.monotonic() - self.started
 
     def _set_status(self, state: Any, **changes: Any) -> None:
-        changes = {"seconds": round(self._seconds(), 3), **changes}
-        self.status = self.folder.update_status(state=state, **changes)
+        current = self._assert_current()
+        self.status = replace(current, state=state, **{"seconds": round(self._seconds(), 3), **changes})
+        self.folder.set_status(self.status)
         self.started = time.monotonic()
 
 

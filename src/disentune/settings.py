@@ -135,6 +135,26 @@ class Checkpoint(Frozen):
     keep: Count = Field(2, ge=1, description="newest ones kept, beside the best")
 
 
+Cause = Literal["error", "memory", "lost", "node", "preempted", "hang", "storage"]
+"""What can go wrong with a trial. A node that dies or is taken away, and storage that fails, are never the trial's
+fault: they use up none of its retries."""
+
+
+class Retries(Frozen):
+    """How often a trial goes on from its last checkpoint after something went wrong, by cause. A node that dies or is
+    pre-empted and storage that fails never count; a resumed sweep goes on counting, `--retry-failed` begins anew."""
+
+    error: Count = Field(0, ge=0, description="an exception of the trial's own code")
+    memory: Count = Field(1, ge=0, description="out of memory, GPU or host; goes on alone on a whole GPU")
+    lost: Count = Field(3, ge=0, description="its worker vanished, in a row without a new checkpoint; its node lives")
+    hang: Count = Field(1, ge=0, description="no training step was finished for `hang_after_s`")
+    hang_after_s: float = Field(1800, gt=0, description="must be longer than the longest evaluation")
+
+    def allow(self, cause: Cause, times: int) -> bool:
+        """Whether a trial goes on after a cause has met it so many times."""
+        return cause in ("node", "preempted", "storage") or times <= getattr(self, cause)
+
+
 class Data(Frozen):
     """Where prepared data sets live, and where their images are kept; neither changes a trial's numbers."""
 
@@ -184,6 +204,7 @@ class Settings(Frozen):
     resources: Resources = Resources()
     stop: Stop = Stop()
     checkpoint: Checkpoint = Checkpoint()
+    retries: Retries = Retries()
     data: Data = Data()
     wandb: Wandb | None = None
     pictures: Pictures = Pictures()

@@ -8,18 +8,19 @@ the journal ends.
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import BaseStorage, JournalStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import BaseJournalBackend, JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from disentune.randomness import torch_seed
 from disentune.settings import Objective, OptunaSearch
+from disentune.storage import Place, RemotePath, read_if_there
 from disentune.sweepfile import Domain
 
 ASKED = "asked"
@@ -28,22 +29,44 @@ _CREATE_TRIAL = 4
 """Optuna's code for the journal entry that begins a trial."""
 
 
-def journal(path: Path) -> BaseStorage:
+def journal(path: Place) -> BaseStorage:
     """The run's journal; a suggestion that a dying driver left half written is taken back first.
 
     Only the driver that holds the run opens it, so a lock file that is there belongs to a dead one: Optuna would wait
     for it for half a minute.
     """
+    if isinstance(path, RemotePath):
+        return JournalStorage(_ObjectBackend(path))
     for stale in path.parent.glob(f"{path.name}.lock*"):
         stale.unlink()
     _cut_torn_suggestion(path)
     return JournalStorage(JournalFileBackend(str(path)))
 
 
+class _ObjectBackend(BaseJournalBackend):
+    """The journal as one object of a store, put whole after each entry; its driver alone reads and writes it."""
+
+    def __init__(self, path: RemotePath):
+        self.path = path
+        data = read_if_there(path) or b""
+        self.lines = data[: _sound_length(data)].splitlines(keepends=True)
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        return (json.loads(line) for line in self.lines[log_number_from:])
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        lines = [*self.lines, *((json.dumps(log, separators=(",", ":")) + "\n").encode() for log in logs)]
+        self.path.write_bytes(b"".join(lines))
+        self.lines = lines
+
+
 def _cut_torn_suggestion(path: Path) -> None:
-    if not path.exists():
-        return
-    data = path.read_bytes()
+    if path.exists():
+        os.truncate(path, _sound_length(path.read_bytes()))
+
+
+def _sound_length(data: bytes) -> int:
+    """Up to the end of the last suggestion that is whole."""
     data = data[: data.rfind(b"\n") + 1]
     begun, offset = None, 0
     for line in data.splitlines(keepends=True):
@@ -53,7 +76,7 @@ def _cut_torn_suggestion(path: Path) -> None:
         elif ASKED in entry.get("user_attr", {}):
             begun = None
         offset += len(line)
-    os.truncate(path, len(data) if begun is None else begun)
+    return len(data) if begun is None else begun
 
 
 def distribution(domain: Domain) -> BaseDistribution:

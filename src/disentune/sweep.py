@@ -5,22 +5,22 @@ import math
 import os
 import shutil
 import signal
-import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
+from disentune import cuda
 from disentune.connection import Connection
-from disentune.errors import ConfigError
+from disentune.errors import ConfigError, first_line
 from disentune.ledger import Run
 from disentune.planner import Planner
+from disentune.plugin import Source
 from disentune.settings import Resources
 from disentune.space import Point
+from disentune.storage import without_password
 from disentune.streaming import Streaming
 from disentune.sweepfile import Domain, SweepFile
 
@@ -38,7 +38,7 @@ _RAY_SETTINGS = {
 }
 _PENDING_LOCAL, _PENDING_CLUSTER = "2", "64"
 """Trials that wait for a free slot: a few hide the start-up, many make an autoscaler add nodes."""
-CONNECT_S = 10.0
+SAME_SIGNAL_S = 1.0
 
 
 class StopRequest:
@@ -50,7 +50,7 @@ class StopRequest:
 
     def __init__(self, run: Run, wall_time_s: float | None):
         self.run, self.reason = run, ""
-        self.wall_time_s, self.deadline = wall_time_s, math.inf
+        self.wall_time_s, self.deadline, self.asked_at = wall_time_s, math.inf, -math.inf
 
     def __call__(self) -> bool:
         if not self.reason and time.monotonic() > self.deadline:
@@ -67,8 +67,11 @@ class StopRequest:
         self.run.stop_path.touch()
 
     def _handle(self, number: int, frame: Any) -> None:
-        if self.reason:
+        if self.reason and time.monotonic() - self.asked_at > SAME_SIGNAL_S:
             raise KeyboardInterrupt
+        if self.reason:  # the same wish by another way: a supervisor passes on what its whole group got
+            return
+        self.asked_at = time.monotonic()
         self.stop(signal.Signals(number).name)
         os.write(2, b"\nstopping: trials write their checkpoints and end; once more ends at once\n")
 
@@ -103,11 +106,15 @@ def launch(
     retry_failed: bool = False,
     connection: Connection | None = None,
     say: Callable[[str], None] = lambda text: None,
+    sources: Sequence[Source] = (),
 ) -> Ending:
-    """Runs what is unfinished, and streams it to W&B where there is a connection. Raises ConfigError when another
-    driver holds the run or the resources do not exist."""
-    if not address:
-        _assert_enough({"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()}, sweep.settings.resources)
+    """Runs what is unfinished, and streams it to W&B where there is a connection; on a cluster trials prefer nodes
+    that have their `sources` prepared. Raises ConfigError when another driver holds the run or no machine can hold a
+    trial."""
+    if address is not None:
+        _assert_address(address)
+    else:
+        _assert_enough({"CPU": os.cpu_count() or 1, "GPU": cuda.device_count()}, sweep.settings.resources)
         _assert_compiler(sweep)
     with run.locked() as session:
         run.record(sweep)
@@ -122,21 +129,32 @@ def launch(
                     listener(planner, trial_id, news)
                     streaming.hint(trial_id)
 
-                _run_on_ray(planner, stop, told, address)
+                _run_on_ray(planner, stop, told, address, say, sources)
+        if planner.trouble:
+            raise planner.trouble
         run.stop_path.unlink(missing_ok=True)
         failed = sum(trial.status.state == "failed" for trial in planner.trials.values())
         return Ending("" if planner.finished else stop.reason or "the session ended early", failed)
 
 
 def _run_on_ray(
-    planner: Planner, stop: StopRequest, listener: Callable[[str, dict[str, Any]], None], address: str | None
+    planner: Planner,
+    stop: StopRequest,
+    listener: Callable[[str, dict[str, Any]], None],
+    address: str | None,
+    say: Callable[[str], None],
+    sources: Sequence[Source],
 ) -> None:
     try:
         with _ray(address, planner.settings.resources) as tune:
             stop.listen()
             stop.start_clock()
+            if address:
+                from disentune.placement import assert_shared
+
+                assert_shared(planner.run, planner.session)
             if not stop():
-                _fit(tune, planner, stop, listener)
+                _fit(tune, planner, stop, listener, say, sources if address else ())
     except SystemExit:  # Ray's own answer to SIGTERM while it starts
         stop.stop(signal.SIGTERM.name)
 
@@ -144,14 +162,25 @@ def _run_on_ray(
 def _reopen_failed(run: Run) -> None:
     for trial in run.trials():
         if trial.status().state == "failed":
-            trial.update_status(state="pending", cause="")
+            trial.update_status(state="pending", cause="", faults={})
 
 
-def _fit(tune: Any, planner: Planner, stop: StopRequest, listener: Callable[[str, dict[str, Any]], None]) -> None:
-    from disentune.search import Causes, LedgerSearch
+def _fit(
+    tune: Any,
+    planner: Planner,
+    stop: StopRequest,
+    listener: Callable[[str, dict[str, Any]], None],
+    say: Callable[[str], None],
+    sources: Sequence[Source],
+) -> None:
+    from disentune.placement import JOIN_S, RETURN_S, Waiting, assert_feasible, homes
+    from disentune.search import Causes, Ends, LedgerSearch
     from disentune.trainable import SegmentTrainable
 
-    search = LedgerSearch(planner, stop, listener, planner.settings.resources.concurrent)
+    settings = planner.settings
+    assert_feasible(settings.resources, RETURN_S if planner.has_begun else JOIN_S, say, stop)
+    home = homes(sources, settings.data.root).of
+    search = LedgerSearch(planner, stop, listener, home, settings.resources.concurrent)
     scratch = tempfile.mkdtemp(prefix="disentune-ray-")
     try:
         tune.Tuner(
@@ -166,7 +195,8 @@ def _fit(tune: Any, planner: Planner, stop: StopRequest, listener: Callable[[str
             run_config=tune.RunConfig(
                 name=planner.run.path.name,
                 storage_path=scratch,
-                callbacks=[Causes(search)],
+                stop=Ends(search),
+                callbacks=[Causes(search), Waiting(settings.resources, say)],
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=0),
                 verbose=0,
@@ -199,15 +229,18 @@ def _ray(address: str | None, resources: Resources) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _assert_answers(address: str) -> None:
-    """Ray itself waits for minutes before it gives up on an address where nothing listens."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon:
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--address {address}: no Ray cluster answers there ({error})") from None
+def _assert_address(address: str) -> None:
+    """What Ray takes for the address of a cluster, but cannot be one for a driver."""
+    shown = without_password(address)
+    if not address.strip() or address == "local":
+        raise ConfigError(f"--address {address!r}: must be auto or HOST:PORT; leave it out for a local Ray")
+    if address.startswith(("http://", "https://")):
+        raise ConfigError(f"--address {shown}: takes jobs; send the sweep as one: disentune submit SWEEP ...")
+    if address.startswith("ray://"):
+        raise ConfigError(
+            f"--address {shown}: Ray's client cannot drive a sweep; run it on a node of the cluster with "
+            "--address auto, or send it there with: disentune submit"
+        )
 
 
 @contextmanager
@@ -223,14 +256,15 @@ def _deaf_children() -> Iterator[None]:
 
 def _connect(ray: Any, address: str | None) -> None:
     if address:
-        _assert_answers(address)
-    local = {} if address else {"include_dashboard": False}
+        from disentune.verify import join
+
+        join(ray, address)
+        return
     try:
-        with _deaf_children():
-            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **local)
+        with _deaf_children():  # without "local" Ray would join a cluster that it finds on this machine
+            ray.init("local", log_to_driver=False, logging_level=logging.CRITICAL, include_dashboard=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        where = f"--address {address}: no Ray cluster answers there" if address else "a local Ray could not be started"
-        raise ConfigError(f"{where} ({str(error).strip().splitlines()[0]})") from None
+        raise ConfigError(f"a local Ray could not be started ({first_line(error)})") from None
 
 
 def _assert_compiler(sweep: SweepFile) -> None:

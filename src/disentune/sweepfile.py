@@ -18,6 +18,7 @@ from disentune.figures import FIGURES
 from disentune.parameters import Mistake, validated, worded
 from disentune.plugin import Count, Frozen
 from disentune.settings import SCHEDULERS, SEARCHES, Settings
+from disentune.storage import Place
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SPACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)*")
@@ -349,7 +350,7 @@ def search_space_folders(file: Path) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def read_sweep(path: Path, overrides: Iterable[str] = ()) -> SweepFile:
+def read_sweep(path: Place, overrides: Iterable[str] = ()) -> SweepFile:
     """A sweep from its file, with `key=value` overrides on top; every problem at once as a ConfigError."""
     sweep, problems = parse_sweep(path, overrides)
     if problems:
@@ -357,7 +358,7 @@ def read_sweep(path: Path, overrides: Iterable[str] = ()) -> SweepFile:
     return sweep
 
 
-def parse_sweep(path: Path, overrides: Iterable[str] = ()) -> tuple[SweepFile, list[Problem]]:
+def parse_sweep(path: Place, overrides: Iterable[str] = ()) -> tuple[SweepFile, list[Problem]]:
     """As much of a sweep as can be understood, and what cannot. Raises ConfigError when it is no mapping at all."""
     document = documents.read(path)
     if not isinstance(document.value, Mapping):

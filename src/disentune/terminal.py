@@ -18,6 +18,13 @@ if not out.is_terminal and "COLUMNS" not in os.environ:
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+Storage = Annotated[
+    str,
+    typer.Option(
+        envvar="DISENTUNE_STORAGE", help="What holds the runs: a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER."
+    ),
+]
+DEFAULT_STORAGE = "runs"
 
 
 def print_json(value: Any) -> None:
@@ -72,6 +79,8 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"
 
 
-def shown(path: Path) -> str:
-    """A path as the user would type it."""
+def shown(path: Any) -> str:
+    """A path as the user would type it; the address of one in an object store."""
+    if not isinstance(path, Path):
+        return str(path)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -28,6 +28,7 @@ from disentune.config import flattened
 from disentune.connection import Connection, connection, scrubbed, trouble
 from disentune.errors import ConfigError, DataError
 from disentune.ledger import FINAL, Run, Status, TrialFolder
+from disentune.storage import Place, RemotePath, place
 from disentune.sweepfile import SweepFile
 
 INIT_S, FINISH_S = 20.0, 30.0
@@ -115,18 +116,25 @@ def _images(folder: TrialFolder, step: int) -> dict[str, Any]:
 class Tail:
     """The rows of a file that grows, each once."""
 
-    path: Path
+    path: Place
     offset: int = 0
 
     def new(self) -> list[dict[str, Any]]:
         """Complete lines since the last call."""
-        if not self.path.exists():
+        try:
+            complete, newline, _torn = self._rest().rpartition(b"\n")
+        except FileNotFoundError:
             return []
-        with open(self.path, "rb") as file:
-            file.seek(self.offset)
-            complete, newline, _torn = file.read().rpartition(b"\n")
         self.offset += len(complete) + len(newline)
         return [json.loads(line) for line in complete.splitlines() if line.strip()]
+
+    def _rest(self) -> bytes:
+        """An object is read whole, once it has grown."""
+        if not isinstance(self.path, Path):
+            return self.path.read_bytes()[self.offset :] if self.path.stat().st_size > self.offset else b""
+        with open(self.path, "rb") as file:
+            file.seek(self.offset)
+            return file.read()
 
 
 class Stream:
@@ -170,8 +178,8 @@ class Stream:
     def send_checkpoint(self, name: str, step: int, about: dict[str, Any]) -> bool:
         """Whether W&B says that it has it; equal content is one version there."""
         artifact = wandb.Artifact(name, type="model", metadata=about)
-        artifact.add_file(str(self.folder.checkpoints.path(step)))
-        artifact.add_file(str(self.folder.path / "config.json"))
+        for path in (self.folder.checkpoints.path(step), self.folder.path / "config.json"):
+            artifact.add_file(str(self._file(path)), name=path.name)
         logged = self.run.log_artifact(artifact, aliases=["best"])
         try:
             logged.wait(timeout=int(FINISH_S))
@@ -179,6 +187,14 @@ class Stream:
             # a refused upload is a bare ValueError; after a sound one the client only asks for what we do not need
             return not (type(error) is ValueError or "timed out" in str(error))
         return True
+
+    def _file(self, path: Place) -> Path:
+        """On this machine: the client knows no stores."""
+        if isinstance(path, Path):
+            return path
+        file = self.folder.wandb_home / path.name
+        file.write_bytes(path.read_bytes())
+        return file
 
     def close(self, status: Status) -> None:
         """Raises Failed when the server does not take it all in time."""
@@ -217,7 +233,7 @@ def _identity(folder: TrialFolder, connection: Connection, sweep: SweepFile, run
         "allow_val_change": True,
         "mode": "online" if connection.online else "offline",
         "resume": "allow" if connection.online else None,
-        "dir": str(folder.path),
+        "dir": str(folder.wandb_home),
         "reinit": "create_new",
     }
 
@@ -243,7 +259,8 @@ def _settings() -> wandb.Settings:
 
 
 def unsent(run: Run, connection: Connection) -> list[str]:
-    return [folder.id for folder in run.trials() if not folder.has_arrived(connection.place)]
+    known = run.known_trials("wandb.json", "status.json", "rows.jsonl")
+    return [id for id, folder in known.items() if not folder.has_arrived(connection.place)]
 
 
 class Tracker:
@@ -259,6 +276,8 @@ class Tracker:
         """How often rows from a step on were sent for a trial."""
         self.failures: Counter[str] = Counter()
         """Of each trial, while the server answered."""
+        self.written: dict[str, Any] = {}
+        """Of a run in an object store, what offline files of this machine hold of each trial."""
         self.away_until, self.patience = 0.0, PATIENCE_S[0]
         self.trouble = ""
 
@@ -352,6 +371,9 @@ class Tracker:
             shutil.rmtree(Path(stream.run.dir).parent, ignore_errors=True)  # what is left there has not been sent
         if self.connection.online and not stream.complete:
             return False
+        if not self.connection.online and isinstance(folder.path, RemotePath):
+            self.written[folder.id] = [stream.seen, status.state]
+            return True
         folder.note_arrival(self.connection.place, [stream.seen, status.state])
         if self.connection.online and status.final:
             shutil.rmtree(folder.wandb_folder, ignore_errors=True)  # the ledger has it all
@@ -375,7 +397,8 @@ class Tracker:
         failures = MOST_FAILURES - 1 if time.monotonic() < self.away_until else 0
         for _ in range(MOST_ROUNDS):
             again = False
-            for trial_id in follow(unsent(self.run, self.connection)):
+            left = [trial_id for trial_id in unsent(self.run, self.connection) if trial_id not in self.written]
+            for trial_id in follow(left):
                 self.away_until = 0.0
                 again = self.bring_up_to_date(trial_id, close=True) is not None or again
                 failures = failures + 1 if self.away_until else 0
@@ -386,7 +409,19 @@ class Tracker:
             time.sleep(SETTLE_S)
         if self.connection.best_checkpoint:
             self._send_best()
+        self._keep_written()
         return not unsent(self.run, self.connection)
+
+    def _keep_written(self) -> None:
+        """The client goes on writing after it has closed a run, and is done when it has ended."""
+        if not self.written:
+            return
+        wandb.teardown()
+        for trial_id, what in self.written.items():
+            folder = self.run.trial(trial_id)
+            folder.keep_wandb_files()
+            folder.note_arrival(self.connection.place, what)
+        self.written = {}
 
     def _send_best(self) -> None:
         """The best trial's checkpoint and config as an artifact of its run, once all have ended."""
@@ -453,13 +488,13 @@ def hints() -> Iterator[list[str]]:
 
 def main() -> None:
     """`python -m disentune.tracking RUN`, with hints on standard input; says on standard output what went wrong."""
-    run = Run(Path(sys.argv[1]))
+    run = Run(place(sys.argv[1]))
     sweep = run.sweep()
-    place = connection(sweep.settings.wandb, sweep.name, run.name)
-    if place is None:
+    there = connection(sweep.settings.wandb, sweep.name, run.name)
+    if there is None:
         return
     with run.tracked(patience_s=3600):  # an earlier one may still be sending
-        tracker = Tracker(run, place, say=lambda text: print(text, flush=True))  # noqa: T201
+        tracker = Tracker(run, there, say=lambda text: print(text, flush=True))  # noqa: T201
         tracker.follow(hints())
     os._exit(0)  # runs whose server is away are left as they are: the next one to send goes on from there
 

@@ -1,14 +1,17 @@
 """Ray's edge in the worker: a Tune Trainable that carries segments out, one after another in the same process."""
 
-import gc
 import json
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
+import ray
 from ray import tune
 
-from disentune.segment import Report, Segment, work
+from disentune import cuda
+from disentune.preemption import notice_path
+from disentune.segment import Report, Segment, Unclean, work
 
 SLICE_S = 1.0
 """How long a worker trains before it answers the driver; its rows, checkpoints and stop signs do not wait for that."""
@@ -20,14 +23,28 @@ class SegmentTrainable(tune.Trainable):
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory:
         resources = json.loads(config["segment"])["settings"]["resources"]
-        return tune.PlacementGroupFactory([{"CPU": resources["cpu"], "GPU": resources["gpu"]}])
+        bundle = {"CPU": resources["cpu"], "GPU": resources["gpu"]}
+        if config.get("home") is None:
+            return tune.PlacementGroupFactory([bundle])
+        # On this node if it is free, else on any: Ray offers it for one bundle under this strategy alone.
+        return tune.PlacementGroupFactory([bundle], strategy="STRICT_PACK", _soft_target_node_id=config["home"])
 
     def setup(self, config: dict[str, Any]) -> None:
-        self._reports: Iterator[Report] = work(Segment(**json.loads(config["segment"])))
+        node_id = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
+        segment = Segment(**json.loads(config["segment"]))
+        if not segment.settings["resources"]["gpu"]:
+            cuda.hide()
+        self._reports: Iterator[Report] = work(segment, node_id, notice_path(node_id).exists)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        self.cleanup()
+        """Always True: Tune tells nobody of a trial whose worker could not be reset, and never of an exception here
+        without losing count of what it has staged. A worker that is not clean refuses its first step instead: that
+        ends it, and the trial gets a fresh one."""
+        self._reports = iter(())
+        held = cuda.release()
         self.setup(new_config)
+        if held > cuda.LEAK_BYTES:
+            self._reports = _refusal(held)
         return True
 
     def step(self) -> dict[str, Any]:
@@ -41,14 +58,18 @@ class SegmentTrainable(tune.Trainable):
             "at_step": report.step,
             "rows": rows,
             "outcome": report.outcome,
+            "note": report.note,
             tune.result.DONE: report.outcome is not None,
         }
 
     def cleanup(self) -> None:
-        """Frees the trial's memory before the next one is built."""
+        """Frees the trial's memory."""
         self._reports = iter(())
-        gc.collect()
-        import torch
+        cuda.release()
 
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+
+def _refusal(held: int) -> Iterator[Report]:
+    if held == sys.maxsize:
+        raise Unclean("an error of the trial before it broke the GPU for this process")
+    raise Unclean(f"the trial before it left {held >> 20} MB of GPU memory in this process")
+    yield

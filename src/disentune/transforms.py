@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from disentune import cuda
 from disentune.plugin import FactorImages, Frozen, Statistics
 from disentune.randomness import scrambled
 
@@ -107,8 +108,7 @@ def fits(data: FactorImages, device: torch.device) -> bool:
     """Whether all images can live on the device; noisy ones have no fixed pixels to keep."""
     if data.noisy or device.type != "cuda":
         return False
-    free, _ = torch.cuda.mem_get_info(device)
-    return len(data) * math.prod(data.shape) <= SHARE * free
+    return len(data) * math.prod(data.shape) <= SHARE * cuda.free_bytes(device)
 
 
 def moved(data: FactorImages, device: torch.device) -> Tensor:

@@ -23,6 +23,7 @@ from disentune.ledger import Run, Status, TrialFolder, is_final
 from disentune.metrics import best_of
 from disentune.results import BROKEN
 from disentune.settings import Asha, Median, Objective, OptunaSearch, Settings
+from disentune.storage import Place, fetch
 from disentune.sweepfile import SweepFile
 
 T = TypeVar("T")
@@ -179,11 +180,12 @@ def last_step(steps: int, settings: Settings) -> int:
 # ---- reading
 
 
-Place = tuple[int, int, int]
-"""Inode, size and time of a file: they differ whenever its content does."""
+Stamp = tuple[int, int, int]
+"""Inode, size and time of a file: they differ whenever its content does, but an object's time has whole seconds."""
+COARSE_S = 2.0
 
 
-def _place(path: Path) -> Place | None:
+def _stamp(path: Place) -> Stamp | None:
     """None without a file. OSError when the storage does not answer."""
     try:
         stat = path.stat()
@@ -197,7 +199,9 @@ class _Reader:
 
     def __init__(self, folder: TrialFolder, metric: str):
         self.folder, self.metric = folder, metric
-        self.places: dict[str, Place | None] = {}
+        self.places: dict[str, Stamp | None] = {}
+        self.unsettled: dict[str, float] = {}
+        """When an object was first seen as it is: it may still be replaced without a sign of it."""
         self.arms: tuple[str, ...] = ()
         self.flat: dict[str, Any] = {}
         self.status, self.changed = Status(), 0.0
@@ -209,36 +213,52 @@ class _Reader:
     def refresh(self) -> None:
         for name, read in (("config.json", self._config), ("status.json", self._status), ("rows.jsonl", self._rows)):
             try:
-                place = _place(self.folder.path / name)
-                if name not in self.places or place != self.places[name]:
+                place = _stamp(self.folder.path / name)
+                if self._is_news(name, place):
                     read(place)
+                    self._settle(name, place)
                     self.places[name], self.last = place, None
                 self.complaints.pop(name, None)
             except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
                 self.complaints[name] = f"{self.folder.path / name} cannot be read now: {first_line(str(error))}"
 
-    def _config(self, place: Place | None) -> None:
+    def to_read(self) -> list[Place]:
+        """The files that a refresh would read."""
+        names = ("config.json", "status.json", "rows.jsonl")
+        paths = {name: self.folder.path / name for name in names}
+        return [path for name, path in paths.items() if self._is_news(name, _quietly(_stamp, path))]
+
+    def _is_news(self, name: str, place: Stamp | None) -> bool:
+        return name not in self.places or place != self.places[name] or name in self.unsettled
+
+    def _settle(self, name: str, place: Stamp | None) -> None:
+        if isinstance(self.folder.path, Path):
+            return
+        if name not in self.places or place != self.places[name]:
+            self.unsettled[name] = time.monotonic()
+        elif time.monotonic() - self.unsettled[name] >= COARSE_S:
+            del self.unsettled[name]
+
+    def _config(self, place: Stamp | None) -> None:
         flat = flattened(self.folder.tree())
         if type(flat["training.steps"]) is not int:
             raise TypeError("training.steps is no number")
         self.flat, self.arms = flat, tuple(map(str, self.folder.arms()))
 
-    def _status(self, place: Place | None) -> None:
+    def _status(self, place: Stamp | None) -> None:
         status = self.folder.status()
         if not isinstance(status.cause, str) or not math.isfinite(status.seconds):
             raise TypeError("its cause is no text or its seconds no number")
         self.status, self.changed = status, place[2] / 1e9 if place else 0.0
 
-    def _rows(self, place: Place | None) -> None:
+    def _rows(self, place: Stamp | None) -> None:
         """Rows are only ever appended, so what was read stays; another or a shorter file is read from its start."""
         before = self.places.get("rows.jsonl")
         if place is None or before is None or place[0] != before[0] or place[1] < self.read_to:
             self.marks, self.read_to, self.damaged = [], 0, False
         if place is None:
             return
-        with open(self.folder.rows_path, "rb") as file:
-            file.seek(self.read_to)
-            data = file.read()
+        data = _read_from(self.folder.rows_path, self.read_to)
         complete = data[: data.rfind(b"\n") + 1]
         for line in complete.split(b"\n")[:-1]:
             self._take_in(_mark(line, self.metric))
@@ -296,6 +316,14 @@ class _Reader:
         return {key: flat[key] for key in keys if key in flat}
 
 
+def _read_from(path: Place, offset: int) -> bytes:
+    if not isinstance(path, Path):
+        return path.read_bytes()[offset:]
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read()
+
+
 def _mark(line: bytes, metric: str) -> Mark | None:
     """None for a line that is no row."""
     try:
@@ -333,25 +361,27 @@ class Watcher:
     def __init__(self, run: Run):
         self.run = run
         self.asked, self.note = Asked(), ""
-        self.sweep_place: Place | None = None
+        self.sweep_place: Stamp | None = None
         self.readers: dict[str, _Reader] = {}
         self.live = False
 
     def look(self) -> Picture:
         with suppress(OSError):  # a storage that does not answer says nothing of the driver
             self.live = self.run.is_running()  # before the trials, so that the last words of a driver are read
-        self._read_sweep()
-        self._read_trials()
+        seen = _quietly(Run.seen, self.run)
+        if seen is not None:
+            self._read_sweep(seen)
+            self._read_trials(seen)
         now, ask, session_s = time.time(), self.asked, None
         trials = tuple(reader.seen(ask, self.live, now) for reader in self.readers.values() if reader.flat)
-        if self.live and (began := _quietly(_place, self.run.path / "driver.lock")):
-            session_s = max(0.0, now - began[2] / 1e9)
+        if self.live and (began := _quietly(Run.began, self.run)):
+            session_s = max(0.0, now - began)
         speed, left_s = _pace(ask, trials) if self.live else (None, None)
         return Picture(
             time=now,
-            gone=_quietly(Run.exists, self.run) is False,
+            gone=seen is not None and _quietly(Run.exists, seen) is False,
             live=self.live,
-            stopping=self.live and bool(_quietly(Path.exists, self.run.stop_path)),
+            stopping=self.live and seen is not None and bool(_quietly(_stamp, seen.stop_path)),
             session_s=session_s,
             trials=trials,
             expected=max(ask.at_most or 0, len(ask.steps.keys() | {trial.id for trial in trials})),
@@ -364,25 +394,29 @@ class Watcher:
             notes=(*([self.note] if self.note else []), *(n for reader in self.readers.values() for n in reader.notes)),
         )
 
-    def _read_sweep(self) -> None:
-        place = _quietly(_place, self.run.sweep_path)
+    def _read_sweep(self, run: Run) -> None:
+        place = _quietly(_stamp, run.sweep_path)
         if place in (None, self.sweep_place):
             return  # a sweep that has gone leaves what was known of it
         try:
-            new, self.note, self.sweep_place = asked(self.run.sweep()), "", place
+            new, self.note, self.sweep_place = asked(run.sweep()), "", place
         except Exception as error:  # a user's own plug-in may fail in any way, and the trials can be seen without
             new, self.note = self.asked, f"what the sweep asks for is not known: {' '.join(str(error).split())}"
         if new.objective.metric != self.asked.objective.metric:
             self.readers = {}
         self.asked = new
 
-    def _read_trials(self) -> None:
+    def _read_trials(self, run: Run) -> None:
         try:
-            folders = self.run.trials()
+            folders = run.trials()
         except ConfigError:
             return  # the storage does not answer now
         known, metric = self.readers, self.asked.objective.metric
         self.readers = {folder.id: known.get(folder.id) or _Reader(folder, metric) for folder in folders}
+        for folder in folders:
+            self.readers[folder.id].folder = folder
+        if not isinstance(run.path, Path):
+            fetch(path for reader in self.readers.values() for path in reader.to_read())
         for reader in self.readers.values():
             reader.refresh()
 

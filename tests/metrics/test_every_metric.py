@@ -12,7 +12,17 @@ from threadpoolctl import threadpool_limits
 from disentune.errors import DataError
 from disentune.metrics import FROM, METRICS, scored
 from disentune.metrics.table import table_of
-from metric_examples import ARTIFICIAL_SCALE, CENTRED, SMALLER, UNBOUNDED, factors_of, images_of, logvars_of, noisy
+from metric_examples import (
+    ARTIFICIAL_SCALE,
+    CENTRED,
+    MOVED,
+    SMALLER,
+    UNBOUNDED,
+    factors_of,
+    images_of,
+    logvars_of,
+    noisy,
+)
 
 pytestmark = pytest.mark.parametrize("name", METRICS.names())
 
@@ -70,7 +80,8 @@ def test_order_and_sign_of_codes_do_not_matter(name):
 def test_shift_and_scale_of_codes_do_not_matter(name):
     scale, shift = 1 if name in ARTIFICIAL_SCALE else 8, 0 if name in CENTRED | ARTIFICIAL_SCALE else 16
     codes = scale * noisy(factors_of()) + shift
-    assert scores_of(name, codes).numbers == pytest.approx(baseline(name), abs=0.03)  # rounding moves a few splits
+    moved = MOVED.get(name, 0.03)  # rounding moves a few splits
+    assert scores_of(name, codes).numbers == pytest.approx(baseline(name), abs=moved)
 
 
 def test_names_of_factor_values_do_not_matter(name):

@@ -70,7 +70,8 @@ def test_a_factor_of_one_value_is_left_out(continuous):
     factors = factors_of()
     codes, constant = noisy(factors), np.column_stack([factors, np.full(len(factors), 3)])
     sizes = {"size": "fast", "continuous": continuous}
-    assert score("sap", codes, constant, **sizes) == score("sap", codes, factors, **sizes)
+    expected = pytest.approx(score("sap", codes, factors, **sizes), rel=1e-12)  # wider products round in another order
+    assert score("sap", codes, constant, **sizes) == expected
     assert score("sap", codes, constant[:, -1:], **sizes) == {"sap": 0.0}
 
 

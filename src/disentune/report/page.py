@@ -46,6 +46,7 @@ from disentune.results import (
     varying_keys,
 )
 from disentune.settings import Objective, OptunaSearch
+from disentune.storage import Place
 from disentune.terminal import duration
 
 HERE = Path(__file__).parent
@@ -223,8 +224,9 @@ class Trial:
 
 
 def trials_of(results: Results, where: str, live: bool) -> list[Trial]:
-    pairs = [(record, results.run.trial(record.trial_id).status()) for record in results.records]
-    return [_trial(record, status, where, live) for record, status in pairs]
+    known = results.run.known_trials("status.json")
+    statuses = {id: folder.status() for id, folder in known.items()}
+    return [_trial(record, statuses.get(record.trial_id, Status()), where, live) for record in results.records]
 
 
 def _trial(record: Record, status: Status, where: str, live: bool) -> Trial:
@@ -368,10 +370,10 @@ def notes_of(results: Results) -> list[str]:
 
 @dataclass(frozen=True)
 class Report:
-    page: Path
+    page: Place
     drawings: list[Drawing]
 
-    def figure(self, drawing: Drawing, ending: str) -> Path:
+    def figure(self, drawing: Drawing, ending: str) -> Place:
         return self.page.parent / "figures" / f"{drawing.file}.{ending}"
 
 

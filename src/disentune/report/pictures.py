@@ -49,7 +49,7 @@ def choose(scores: Scores) -> list[figures.Pictures]:
         trials = _trials(scores, figures.Pictures())
     except NothingToDraw:
         return []
-    drawn = [trial for _, trial in trials if scores.results.run.trial(trial["trial_id"]).picture_steps()]
+    drawn = any(scores.results.run.trial(trial["trial_id"]).picture_steps() for _, trial in trials)
     return [figures.Pictures()] if drawn else []
 
 
@@ -105,8 +105,9 @@ def _step(scores: Scores, metric: str, trial: pd.Series, folder: TrialFolder) ->
 
 def _reason(folder: TrialFolder) -> str:
     if failure := folder.pictures_failure():
-        where = folder.pictures_failure_path.relative_to(folder.path.parent.parent)
-        return f"trial {folder.id}: {failure.splitlines()[0]}; all of it is in {where}"
+        where = folder.pictures_failure_path
+        named = "/".join(where.parts[-4:])
+        return f"trial {folder.id}: {failure.splitlines()[0]}; all of it is in {named}"
     return (
         f"trial {folder.id} was trained without pictures; with `pictures: {{when: evaluations}}` in the sweep's file "
         "trials draw them"

@@ -1,10 +1,10 @@
 """One picture of a sweep: what came out, and how it got there."""
 
+import io
 import textwrap
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,11 @@ from matplotlib.figure import Figure
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy.optimize import isotonic_regression
 
+from disentune.ledger import write_atomically
 from disentune.report.canvas import GREY, PALETTE, log_where_wide, tidy, words
 from disentune.results import Results, values, varying_keys
 from disentune.settings import Objective
+from disentune.storage import Place
 
 LINES = ("-", "--", ":", "-.")
 MOST_LABELS = 14
@@ -84,7 +86,7 @@ class Look:
         return self.objective.metric
 
 
-def summary_figure(results: Results, objective: Objective, path: Path) -> None:
+def summary_figure(results: Results, objective: Objective, path: Place) -> None:
     """Writes a PNG: left the outcome of every trial, right the objective over the steps."""
     look = Look(results, objective)
     figure = Figure(figsize=(12, 6), dpi=150, layout="constrained")
@@ -92,8 +94,10 @@ def summary_figure(results: Results, objective: Objective, path: Path) -> None:
     figure.suptitle(_title(results), x=0.01, ha="left", fontsize=14, fontweight="bold", parse_math=False)
     _draw_outcome(outcome, look)
     _draw_course(course, look)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png")
+    write_atomically(path, drawn.getvalue())
 
 
 def _is_number(column: pd.Series) -> bool:

@@ -1,0 +1,122 @@
+"""`disentune submit`: a sweep as a job of a cluster, which goes on without the machine that sent it."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from disentune.errors import INTERRUPTED, ConfigError
+from disentune.terminal import err, out
+
+
+def submit(
+    sweep: Annotated[Path, typer.Argument(help="The sweep file, for example sweeps/quickstart.yaml.")],
+    address: Annotated[
+        str, typer.Option(envvar="RAY_API_SERVER_ADDRESS", help="The dashboard of the cluster's head.")
+    ] = "http://127.0.0.1:8265",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a key: training.steps=100, seeds=1. May be repeated.")
+    ] = None,
+    only: Annotated[str | None, typer.Option(help="Only the trials for which this holds.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most this many unfinished trials.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the run; the same name goes on with it.")] = "main",
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DISENTUNE_STORAGE",
+            help="Where every node finds the runs: a path from /, or s3://... Default: DISENTUNE_STORAGE of the head.",
+        ),
+    ] = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")] = False,
+    working_dir: Annotated[Path | None, typer.Option(help="Folder of your own plug-ins, sent along.")] = None,
+    follow: Annotated[bool, typer.Option(help="Show the job's output until it ends.")] = True,
+) -> None:
+    """Sends a sweep to a running cluster, where it goes on without this machine.
+
+    Every mistake in its files is found here, before anything is sent. On the head the sweep runs under a supervisor
+    that goes on with it after a crash. Ctrl-C ends the following alone.
+
+    Example: disentune submit sweeps/quickstart.yaml --address http://127.0.0.1:8265 --storage s3://bucket/runs
+    """
+    from disentune import space, submission
+
+    if working_dir is not None:
+        working_dir = working_dir.resolve()
+        submission.assert_small(working_dir)
+        sys.path.insert(0, str(working_dir))  # the cluster imports plug-ins from there
+    read = space.read(sweep, set_ or ())
+    _assert_name(name)
+    submission.assert_storage(storage)
+    trials = _trials(read, only, limit)
+    submission.assert_plugins_sent(read, working_dir)
+    job = submission.Job(read, name, storage, _arguments(only, limit, retry_failed), working_dir)
+    client = submission.connected(address)
+    id = submission.submit(client, job)
+    url = submission.url_of(address)
+    out.print(f"job {id}: {job.run}, {trials} trials, at {url}", markup=False)
+    _show_commands(id, url, job)
+    _note_wandb(read)
+    if not follow:
+        return
+    try:
+        code = submission.follow(client, id, submission.show_line, lambda text: err.print(text, markup=False))
+    except KeyboardInterrupt:
+        out.print("\nno longer following; the job goes on:", markup=False)
+        _show_commands(id, url, job)
+        raise typer.Exit(INTERRUPTED) from None
+    raise typer.Exit(code)
+
+
+def _assert_name(name: str) -> None:
+    from disentune.sweepfile import NAME
+
+    if not NAME.fullmatch(name):
+        raise ConfigError(
+            f"--name {name!r}: must have letters, digits, '_', '-' or '.', and begin with one of the first"
+        )
+
+
+def _arguments(only: str | None, limit: int | None, retry_failed: bool) -> list[str]:
+    arguments = ["--only", only] if only is not None else []
+    arguments += ["--limit", str(limit)] if limit is not None else []
+    return arguments + (["--retry-failed"] if retry_failed else [])
+
+
+def _trials(sweep: Any, only: str | None, limit: int | None) -> int:
+    """How many are asked for, as far as can be told without the run. Every point has been checked by then; here a
+    model of each arm is built, and the filters are."""
+    from disentune.plan import cost, filters_allowed, plan_afresh
+    from disentune.selection import select
+
+    filters_allowed(sweep, only is not None, limit is not None)
+    known = {key for entries in sweep.arms.values() for key in entries}
+    selection = select(only, known) if only is not None else lambda trial: True
+    plan = plan_afresh(sweep, lambda point: selection({**point.config.tree(), "arm": point.arms}))
+    if only is not None and not plan.trials:
+        raise ConfigError(f"--only {only}: no trial of the sweep is selected")
+    cost(sweep, plan, probe=False)
+    return min(plan.trials, limit or plan.trials)
+
+
+def _show_commands(id: str, url: str, job: Any) -> None:
+    out.print(f"  follow: ray job logs {id} --follow --address {url}", markup=False)
+    out.print(f"  stop:   ray job stop {id} --address {url}   (its trials write checkpoints first)", markup=False)
+    where = f"{job.storage.rstrip('/')}/{job.run}" if job.storage else f"{job.run} --storage ..."
+    out.print(f"  status: disentune status {where}", markup=False)
+
+
+def _note_wandb(sweep: Any) -> None:
+    """The key stays here: a job's environment can be read on the dashboard."""
+    from disentune.connection import connection
+
+    if sweep.settings.wandb is None or not os.environ.get("WANDB_API_KEY"):
+        return
+    streamed = connection(sweep.settings.wandb, sweep.name, "")
+    if streamed is not None and streamed.online:
+        out.print(
+            "W&B: this machine's key is not sent; give it to the head once, by ssh: "
+            "ray rsync-up cluster.yaml ~/.netrc '~/.netrc'",
+            markup=False,
+        )

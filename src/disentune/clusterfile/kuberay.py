@@ -1,0 +1,361 @@
+"""KubeRay's files: RayCluster and RayJob.
+
+Their CRDs come in no package that we could install, so the fields below are written by hand after KubeRay 1.6's
+reference: what is required and of which type is checked, an unknown field is a warning, and a pod is looked at only as
+far as our rules need it. `kubectl apply --dry-run=server` asks the real schema.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from disentune.clusterfile import rules
+from disentune.clusterfile.described import BOTH, Cluster, Machine, Role, Told
+from disentune.clusterfile.reading import Finding, Source, error, warning
+from disentune.documents import Document, Path_
+from disentune.errors import did_you_mean, unknown
+
+KINDS = ("RayCluster", "RayJob")
+CONTAINERS = ("containers", "initContainers")
+SPOT = ("gke-spot", "gke-preemptible", "capacitytype", "capacity-type", "scalesetpriority")
+"""Of the node labels by which Kubernetes services name spot machines."""
+
+
+class _Open(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _Closed(BaseModel):
+    """Fields that are not here are told apart from wrong ones."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Container(_Open):
+    name: str
+    image: str
+    env: list[dict[str, Any]] = []
+
+
+class Pod(_Open):
+    containers: list[Container]
+
+
+class Template(_Closed):
+    metadata: dict[str, Any] | None = None
+    spec: Pod
+
+
+class Head(_Closed):
+    rayStartParams: dict[str, str] = {}
+    template: Template
+    serviceType: str | None = None
+    headService: dict[str, Any] | None = None
+    enableIngress: bool | None = None
+    resources: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+
+
+class Group(_Closed):
+    groupName: str
+    rayStartParams: dict[str, str] = {}
+    template: Template
+    replicas: int = 0
+    minReplicas: int = 0
+    maxReplicas: int = 2147483647
+    numOfHosts: int = 1
+    idleTimeoutSeconds: int | None = None
+    suspend: bool | None = None
+    scaleStrategy: dict[str, Any] | None = None
+    resources: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+    priority: int | None = None
+
+
+class Autoscaler(_Closed):
+    version: Literal["v1", "v2"] | None = None
+    idleTimeoutSeconds: int | None = None
+    upscalingMode: Literal["Default", "Aggressive", "Conservative"] | None = None
+    env: list[dict[str, Any]] = []
+    envFrom: list[dict[str, Any]] = []
+    image: str | None = None
+    imagePullPolicy: str | None = None
+    resources: dict[str, Any] | None = None
+    securityContext: dict[str, Any] | None = None
+    volumeMounts: list[dict[str, Any]] = []
+    command: list[str] = []
+    args: list[str] = []
+
+
+class Auth(_Closed):
+    mode: Literal["token", "disabled"] = "token"
+    secretName: str | None = None
+    enableK8sTokenAuth: bool | None = None
+
+
+class ClusterSpec(_Closed):
+    headGroupSpec: Head
+    workerGroupSpecs: list[Group] = []
+    rayVersion: str | None = None
+    enableInTreeAutoscaling: bool | None = None
+    autoscalerOptions: Autoscaler | None = None
+    authOptions: Auth | None = None
+    suspend: bool | None = None
+    managedBy: str | None = None
+    gcsFaultToleranceOptions: dict[str, Any] | None = None
+    headServiceAnnotations: dict[str, str] | None = None
+    networkPolicy: dict[str, Any] | None = None
+    upgradeStrategy: dict[str, Any] | None = None
+
+
+class JobSpec(_Closed):
+    entrypoint: str | None = None
+    rayClusterSpec: ClusterSpec | None = None
+    clusterSelector: dict[str, str] | None = None
+    submissionMode: Literal["K8sJobMode", "HTTPMode", "InteractiveMode", "SidecarMode"] = "K8sJobMode"
+    shutdownAfterJobFinishes: bool = False
+    ttlSecondsAfterFinished: int = 0
+    activeDeadlineSeconds: int | None = None
+    backoffLimit: int | None = None
+    preRunningDeadlineSeconds: int | None = None
+    deletionStrategy: dict[str, Any] | None = None
+    entrypointNumCpus: float | None = None
+    entrypointNumGpus: float | None = None
+    entrypointResources: str | None = None
+    jobId: str | None = None
+    managedBy: str | None = None
+    metadata: dict[str, str] | None = None
+    runtimeEnvYAML: str | None = None
+    submitterConfig: dict[str, Any] | None = None
+    submitterPodTemplate: dict[str, Any] | None = None
+    suspend: bool | None = None
+
+
+SPECS: dict[str, type[BaseModel]] = {"RayCluster": ClusterSpec, "RayJob": JobSpec}
+
+
+def is_ours(document: Document) -> bool:
+    """Whether it is for KubeRay, even if its kind is none that is known here."""
+    value = document.value
+    return isinstance(value, dict) and (
+        value.get("kind") in KINDS or str(value.get("apiVersion")).startswith("ray.io/")
+    )
+
+
+def validated(document: Document) -> Iterator[Finding]:
+    kind = document.value.get("kind")
+    if kind not in KINDS:
+        yield error(document.where(("kind",)), unknown("kind", str(kind), KINDS))
+        return
+    if document.value.get("apiVersion") != "ray.io/v1":
+        yield error(document.where(("apiVersion",)), f"apiVersion: {kind} is of ray.io/v1")
+    if not isinstance(_at(document.value, ("metadata", "name")), str):
+        yield error(document.where(("metadata",)), f"metadata.name: a {kind} needs a name")
+    try:
+        SPECS[kind].model_validate(document.value.get("spec"))
+    except ValidationError as reasons:
+        for reason in reasons.errors():
+            yield _worded(document, ("spec", *reason["loc"]), reason)
+
+
+def _worded(document: Document, path: Path_, reason: Any) -> Finding:
+    key = ".".join(map(str, path))
+    if reason["type"] == "extra_forbidden":
+        return warning(
+            document.where(path),
+            f"{key}: not a field that is known here.{_similar(path)} Misspelt, or newer than KubeRay 1.6?",
+        )
+    if reason["type"] == "missing":
+        return error(document.where(path[:-1]), f"{key}: is missing")
+    return error(document.where(path), f"{key}: {reason['msg'][:1].lower()}{reason['msg'][1:]}")
+
+
+def _similar(path: Path_) -> str:
+    models = (ClusterSpec, JobSpec, Head, Group, Autoscaler, Auth)
+    return did_you_mean(str(path[-1]), sorted({name for model in models for name in model.model_fields}))
+
+
+# ---- what the file describes
+
+
+def described(source: Source, document: Document) -> Cluster | None:
+    """The cluster of a document; None for a job that runs on another one."""
+    path: Path_ = ("spec",) if document.value.get("kind") == "RayCluster" else ("spec", "rayClusterSpec")
+    if document.value.get("kind") not in KINDS or not _mapping(document.value, path):
+        return None
+    head, *places = _groups(document, path)
+    cluster = Cluster(
+        source,
+        "kuberay",
+        document.where(path),
+        _machine(document, head, "head"),
+        [_machine(document, place, str(_at(document.value, (*place, "groupName")))) for place in places],
+        [*_auth(document, path), *_pod(document, head, "head")],
+    )
+    for place in places:
+        cluster.told += _pod(document, place, "worker")
+    cluster.images = [one for place in (head, *places) for one in _images(document, place)]
+    return cluster
+
+
+def _at(value: Any, path: Path_) -> Any:
+    for key in path:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _mapping(value: Any, path: Path_) -> dict[str, Any]:
+    found = _at(value, path)
+    return found if isinstance(found, dict) else {}
+
+
+def _items(value: Any, path: Path_) -> list[dict[str, Any]]:
+    """The mappings of a list, in their places; what is no mapping is an empty one."""
+    found = _at(value, path)
+    return [one if isinstance(one, dict) else {} for one in found] if isinstance(found, list) else []
+
+
+def _groups(document: Document, path: Path_) -> list[Path_]:
+    """Where the head stands, and each group of workers."""
+    workers = (*path, "workerGroupSpecs")
+    return [(*path, "headGroupSpec"), *((*workers, i) for i in range(len(_items(document.value, workers))))]
+
+
+def _machine(document: Document, place: Path_, name: str) -> Machine:
+    group = _mapping(document.value, place)
+    pod = _mapping(group, ("template", "spec"))
+    limits = {**_first(pod, "requests"), **_first(pod, "limits")}
+    params = _mapping(group, ("rayStartParams",))
+    cpu = _quantity(params.get("num-cpus", limits.get("cpu")))
+    gpus = [value for key, value in limits.items() if key.endswith("/gpu")]
+    gpu = _quantity(params.get("num-gpus", gpus[0] if gpus else 0))
+    labels = str(pod.get("nodeSelector")).lower()
+    least, most = (
+        value if isinstance(value := group.get(name), int) else Group.model_fields[name].default
+        for name in ("minReplicas", "maxReplicas")
+    )
+    where = document.where((*place, "rayStartParams") if name == "head" else (*place, "groupName"))
+    return Machine(name, where, cpu, gpu, least, most, _is_spot(labels))
+
+
+def _first(pod: Any, kind: str) -> dict[str, Any]:
+    return _mapping(pod, ("containers", 0, "resources", kind))
+
+
+def _is_spot(labels: str) -> bool:
+    return any(name in labels for name in SPOT) and ("spot" in labels or "preemptible" in labels)
+
+
+def _quantity(value: Any) -> float | None:
+    """`8`, `"8"` and `"7500m"`."""
+    text = str(value)
+    try:
+        return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
+    except ValueError:
+        return None
+
+
+def _auth(document: Document, path: Path_) -> Iterator[Told]:
+    mode = _at(document.value, (*path, "authOptions", "mode"))
+    if mode:
+        yield Told(f"RAY_AUTH_MODE={mode}", document.where((*path, "authOptions")), BOTH)
+
+
+def _pod(document: Document, place: Path_, role: Role) -> Iterator[Told]:
+    """Settings, commands and volumes of a pod's containers, in the words that the rules look for."""
+    roles: frozenset[Role] = frozenset((role,))
+    pod = (*place, "template", "spec")
+    own = {volume.get("name") for volume in _items(document.value, (*pod, "volumes")) if "emptyDir" in volume}
+    for kind in CONTAINERS:
+        for i, container in enumerate(_items(document.value, (*pod, kind))):
+            here = (*pod, kind, i)
+            for j, one in enumerate(_items(container, ("env",))):
+                yield Told(f"{one.get('name')}={one.get('value', '')}", document.where((*here, "env", j)), roles)
+            for key in ("command", "args", "lifecycle"):
+                if container.get(key):
+                    yield Told(_words(container[key]), document.where((*here, key)), roles)
+            for j, mount in enumerate(_items(container, ("volumeMounts",))):
+                if mount.get("name") not in own:
+                    yield Told(f"volume at {mount.get('mountPath')}", document.where((*here, "volumeMounts", j)), roles)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return " ".join(_words(one) for one in value) if isinstance(value, list) else str(value)
+
+
+def _images(document: Document, place: Path_) -> Iterator[Told]:
+    for i, container in enumerate(_items(document.value, (*place, "template", "spec", "containers"))):
+        where = document.where((*place, "template", "spec", "containers", i, "image"))
+        yield Told(str(container.get("image")), where, BOTH)
+
+
+# ---- rules of these files alone
+
+
+def own_rules(cluster: Cluster | None, document: Document) -> Iterator[Finding]:
+    if document.value.get("kind") == "RayJob":
+        yield from _job(document)
+    if cluster is None:
+        return
+    path: Path_ = ("spec",) if document.value["kind"] == "RayCluster" else ("spec", "rayClusterSpec")
+    spec = _mapping(document.value, path)
+    yield from _version(document, path, spec)
+    yield from _group_rules(cluster)
+    yield from _written_secrets(document, path)
+    if not spec.get("enableInTreeAutoscaling"):
+        text = "enableInTreeAutoscaling is not true: the workers are always as many as `replicas` says"
+        yield warning(document.where(path), text)
+
+
+def _version(document: Document, path: Path_, spec: dict[str, Any]) -> Iterator[Finding]:
+    given = spec.get("rayVersion")
+    where = document.where((*path, "rayVersion"))
+    if given is None:
+        yield error(where, f"rayVersion is missing; write rayVersion: {rules.here('ray')}")
+    elif given != rules.here("ray"):
+        yield error(where, f"rayVersion {given}, but {rules.here('ray')} here; they must be the same")
+
+
+def _group_rules(cluster: Cluster) -> Iterator[Finding]:
+    names = [kind.name for kind in cluster.workers]
+    for number, kind in enumerate(cluster.workers):
+        if kind.least > kind.most:
+            yield error(kind.where, f"{kind.name}: minReplicas {kind.least} is above maxReplicas {kind.most}")
+        if kind.name in names[:number]:
+            yield error(kind.where, f"groupName {kind.name} stands twice; each group has its own")
+        if kind.gpu is not None and kind.gpu != int(kind.gpu):
+            yield error(
+                kind.where, f"{kind.name}: a pod has whole GPUs, got {kind.gpu:g}; a trial may take a part of one"
+            )
+
+
+def _job(document: Document) -> Iterator[Finding]:
+    spec = _mapping(document.value, ("spec",))
+    if not spec.get("entrypoint"):
+        yield error(document.where(("spec",)), "a RayJob needs an entrypoint")
+    if not spec.get("rayClusterSpec") and not spec.get("clusterSelector"):
+        yield error(document.where(("spec",)), "a RayJob needs clusterSelector or rayClusterSpec")
+    if spec.get("clusterSelector") and spec.get("shutdownAfterJobFinishes"):
+        text = "KubeRay does not end a cluster that a job has only selected; remove shutdownAfterJobFinishes"
+        yield error(document.where(("spec", "shutdownAfterJobFinishes")), text)
+    entry = str(spec.get("entrypoint") or "")
+    if "disentune" in entry and "supervisor" not in entry:
+        text = "a crashed driver stays down; write: python -m disentune.supervisor -- run SWEEP --address auto"
+        yield warning(document.where(("spec", "entrypoint")), text)
+
+
+def _written_secrets(document: Document, path: Path_) -> Iterator[Finding]:
+    """`{name: WANDB_API_KEY, value: ...}`, which no pattern over one line sees in every form."""
+    pods = [(*group, "template", "spec", kind) for group in _groups(document, path) for kind in CONTAINERS]
+    places = [(*pod, i) for pod in pods for i in range(len(_items(document.value, pod)))]
+    for place in (*places, (*path, "autoscalerOptions")):
+        for j, one in enumerate(_items(document.value, (*place, "env"))):
+            if rules.is_secret_name(str(one.get("name"))) and one.get("value"):
+                text = f"{one['name']} is written out here; take it from a Secret (valueFrom), and make a new one"
+                yield error(document.where((*place, "env", j)), text)

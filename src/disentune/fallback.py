@@ -1,0 +1,29 @@
+"""Which type of machine Ray's autoscaler starts next: one that the cloud refused of late comes second, spot first.
+
+Named on a cluster's head by RAY_AUTOSCALER_UTILIZATION_SCORER=disentune.fallback.score. Only Ray's older autoscaler
+asks for it (RAY_enable_autoscaler_v2=0). By itself neither turns from a type that is refused to another with the same
+resources: the older one keeps a record of refusals that its own rule does not look at, and the newer one (Ray 2.60)
+lowers a type only when a machine was given and its Ray did not start, not when none was given.
+"""
+
+from typing import Any
+
+from ray.autoscaler._private.resource_demand_scheduler import _resource_based_utilization_scorer
+
+SPOT = "spot"
+
+
+def score(
+    resources: dict[str, Any], demands: list[dict[str, Any]], type_name: str, *, node_availability_summary: Any
+) -> tuple[Any, ...] | None:
+    """Ray's own score with two things added; the type with the greatest is started. None: it holds nothing of this.
+
+    Whether a machine suits the demand counts before whether it was refused: a CPU machine is no stand-in for a GPU.
+    """
+    own = _resource_based_utilization_scorer(resources, demands, node_availability_summary=node_availability_summary)
+    if own is None:
+        return None
+    suits, used = own[:2], own[2:]
+    record = node_availability_summary.node_availabilities.get(type_name)
+    refused = record is not None and not record.is_available
+    return (*suits, not refused, *used, SPOT in type_name)

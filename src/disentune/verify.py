@@ -1,0 +1,372 @@
+"""Whether a running cluster is what a sweep needs: every node is asked, and every problem is named at once."""
+
+import logging
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from disentune.environment import environment, versions
+from disentune.errors import ConfigError, first_line
+from disentune.plan import prepared
+from disentune.plugin import Source
+from disentune.storage import Place, place
+
+JOIN_S, ANSWER_S = 60.0, 90.0
+"""How long is waited for nodes to join, and for a node's answer: it imports torch first."""
+CONNECT_S = 10.0
+CLOCK_S = 10.0
+"""How far a node's clock may be off: it dates what the ledger holds."""
+HEAD = "node:__internal_head__"
+SAME = ("disentune", "ray", "torch")
+"""Packages that must be of the same version wherever trials run."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What every node is asked."""
+
+    storage: str | None
+    nonce: str
+    sources: tuple[Source, ...] = ()
+    """Data sets that must be prepared."""
+    data_root: str | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """What Ray says of a node, and what the node says of itself."""
+
+    id: str
+    name: str
+    ip: str
+    is_head: bool
+    cpus: float
+    gpus: float
+    trouble: str = ""
+    """Why it did not answer; empty when it did."""
+    versions: dict[str, str | None] = field(default_factory=dict)
+    seen_gpus: int = 0
+    """That torch sees there."""
+    storage: str = ""
+    """What is wrong with it; empty when all is well, or none was asked for."""
+    free_gb: float | None = None
+    """None in an object store."""
+    missing: list[str] = field(default_factory=list)
+    """Keys of data sets that are not prepared there."""
+    clock_s: float = 0.0
+    """The least by which its clock is off; below 0 when it is late."""
+
+    @property
+    def runs_trials(self) -> bool:
+        return self.cpus > 0
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} ({self.ip})"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    nodes: list[Node]
+    problems: list[str]
+    notes: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Verdict":
+        return cls([Node(**one) for one in content["nodes"]], content["problems"], content["notes"])
+
+
+def verify(
+    address: str = "auto",
+    wanted: int | None = None,
+    storage: str | None = None,
+    sources: Sequence[Source] = (),
+    data_root: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Verdict:
+    """Looks at every node of the cluster that this machine is part of; `wanted` is how many there should be.
+    ConfigError when there is no cluster."""
+    with _ray(address) as ray:
+        problems = _waited_for(ray, wanted, say) if wanted else []
+        question = Question(storage, secrets.token_hex(8), tuple(sources), data_root)
+        with _marked(question) as trouble:
+            asked = question if not trouble else replace(question, storage=None)
+            nodes = [_seen_from_here(node, asked) for node in _answers(ray, asked)]
+    problems += [trouble] if trouble else []
+    return Verdict(nodes, [*problems, *problems_of(nodes, sources)], notes_of(nodes))
+
+
+# ---- Ray
+
+
+@contextmanager
+def _ray(address: str) -> Iterator[Any]:
+    import ray
+
+    mine = not ray.is_initialized()
+    if mine:
+        join(ray, address)
+    try:
+        yield ray
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+def join(ray: Any, address: str) -> None:
+    """Becomes a driver of the cluster that this machine is part of. ConfigError when that cannot be, with the reason
+    in a line instead of Ray's many."""
+    _assert_answers(address)
+    said: list[str] = []
+    try:
+        with _quietly(said):
+            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
+        if isinstance(error, ray.exceptions.AuthenticationError) or any("InvalidAuthToken" in text for text in said):
+            text = "the cluster refuses this machine's token: ~/.ray/auth_token must be the head's, with"
+            raise ConfigError(f"--address {address}: {text} RAY_AUTH_MODE=token on every node") from None
+        raise ConfigError(
+            f"--address {address}: no Ray cluster answers there ({first_line(error)}); run this on a node of the "
+            "cluster, or from elsewhere by its dashboard, as disentune cluster verify and disentune submit do"
+        ) from None
+
+
+def _assert_answers(address: str) -> None:
+    """Ray itself waits for minutes before it gives up on an address where nothing listens."""
+    host, colon, port = address.rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--address {address}: no Ray cluster answers there ({error})") from None
+
+
+@contextmanager
+def _quietly(said: list[str]) -> Iterator[None]:
+    """Ray's own code writes its trouble past Python, a line a second; it is kept here to tell the reason by."""
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            file.seek(0)
+            said.append(file.read().decode(errors="replace"))
+
+
+def _waited_for(ray: Any, wanted: int, say: Callable[[str], None]) -> list[str]:
+    """A node that has been started may take a while to join."""
+    deadline, said = time.monotonic() + JOIN_S, -1
+    while (there := sum(node["Alive"] for node in ray.nodes())) < wanted:
+        if time.monotonic() > deadline:
+            return [
+                f"cluster: {there} of {wanted} nodes have joined in {JOIN_S:g} s; `ray status` lists them, and the "
+                "head's /tmp/ray/session_latest/logs/monitor* says what became of the others (with provider local, "
+                "autoscaler v2 leaves one out: RAY_UP_enable_autoscaler_v2=0 before ray up)"
+            ]
+        if there != said:
+            say(f"{there} of {wanted} nodes have joined; waiting up to {JOIN_S:g} s")
+        said = there
+        time.sleep(0.5)
+    return []
+
+
+def _listed(ray: Any) -> list[Node]:
+    """Those that are alive, the head first."""
+    found = []
+    for one in ray.nodes():
+        resources = one["Resources"]
+        cpus, gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
+        if one["Alive"]:
+            name, ip = one["NodeManagerHostname"], one["NodeManagerAddress"]
+            found.append(Node(one["NodeID"], name, ip, HEAD in resources, cpus, gpus))
+    return sorted(found, key=lambda node: (not node.is_head, node.name, node.ip, node.id))
+
+
+def _answers(ray: Any, question: Question) -> list[Node]:
+    """All are asked at the same time, by a task that holds nothing and so runs on a busy node too."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    ask = ray.remote(num_cpus=0, max_retries=0)(answer)
+    asked, began = {}, time.time()
+    for node in _listed(ray):
+        pinned = ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False))
+        asked[pinned.remote(question, node.id)] = node
+    answers: dict[Any, Node] = {}
+    deadline, waiting = time.monotonic() + ANSWER_S, list(asked)
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        done, waiting = ray.wait(waiting, timeout=left)
+        answers |= {one: _answered(ray, one, asked[one], began) for one in done}
+    for one in waiting:
+        answers[one] = replace(asked[one], trouble=f"has not answered for {ANSWER_S:g} s")
+        with suppress(Exception):
+            ray.cancel(one, force=True)
+    return [answers[one] for one in asked]
+
+
+def _answered(ray: Any, reference: Any, node: Node, began: float) -> Node:
+    """A node that lacks our package, or has another version of it, fails here in its own way."""
+    try:
+        said = ray.get(reference)
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        return replace(node, trouble=f"cannot answer: {lines[-1]}")
+    at = said.pop("time")
+    return replace(node, clock_s=round(min(0.0, at - began) or max(0.0, at - time.time()), 1), **said)
+
+
+# ---- on the node
+
+
+def answer(question: Question, node_id: str) -> dict[str, Any]:
+    """What a node says of itself; run there."""
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray hides the GPUs from who holds none
+    have = prepared(question.sources, question.data_root) if question.sources else set()
+    storage, free_gb = _storage_here(question, node_id) if question.storage else ("", None)
+    return {
+        "time": time.time(),
+        "versions": versions(),
+        "seen_gpus": len(environment()["gpus"]),
+        "storage": storage,
+        "free_gb": free_gb,
+        "missing": [source.key for source in question.sources if source.key not in have],
+    }
+
+
+def _storage_here(question: Question, node_id: str) -> tuple[str, float | None]:
+    """What is wrong with the storage here, and how much is free in it; leaves a mark for whoever asks."""
+    folder = _mark_folder(question)
+    try:
+        found = (folder / "asked").read_bytes().decode()
+        if found != question.nonce:
+            return f"has another {question.storage} than the head", None
+        (folder / node_id).write_bytes(question.nonce.encode())
+    except FileNotFoundError:
+        return f"does not see what the head wrote to {question.storage}: it is not shared, or not mounted there", None
+    except Exception as error:  # an object store raises in many ways
+        return f"cannot use {question.storage}: {first_line(error)}", None
+    return "", _free_gb(folder)
+
+
+def _free_gb(folder: Place) -> float | None:
+    return round(shutil.disk_usage(folder).free / 1e9, 1) if isinstance(folder, Path) else None
+
+
+# ---- marks in the storage
+
+
+def _mark_folder(question: Question) -> Any:
+    assert question.storage is not None
+    return place(question.storage) / f".verify-{question.nonce}"
+
+
+@contextmanager
+def _marked(question: Question) -> Iterator[str]:
+    """What the nodes must see is there meanwhile; gives what is wrong when it cannot be written."""
+    if question.storage is None:
+        yield ""
+        return
+    folder, trouble = _mark_folder(question), ""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "asked").write_bytes(question.nonce.encode())
+    except Exception as error:
+        trouble = f"storage: {question.storage} cannot be written from here: {first_line(error)}"
+    try:
+        yield trouble
+    finally:
+        with suppress(Exception):
+            for mark in folder.iterdir():
+                mark.unlink()
+            folder.rmdir()
+
+
+def _seen_from_here(node: Node, question: Question) -> Node:
+    """Whether what the node wrote has come here."""
+    if question.storage is None or node.trouble or node.storage:
+        return node
+    mark = _mark_folder(question) / node.id
+    try:
+        same = mark.read_bytes().decode() == question.nonce
+    except Exception:
+        same = False
+    return node if same else replace(node, storage=f"wrote to {question.storage}, but that is not seen from here")
+
+
+# ---- what is wrong
+
+
+def problems_of(nodes: Sequence[Node], sources: Sequence[Source] = ()) -> list[str]:
+    commands = {source.key: source.command for source in sources}
+    return [
+        *_version_problems([node for node in nodes if not node.trouble]),
+        *(f"{node.label}: {text}" for node in nodes for text in _own_problems(node, commands)),
+    ]
+
+
+def _own_problems(node: Node, commands: dict[str, str]) -> Iterator[str]:
+    if node.trouble:
+        yield f"{node.trouble}; look there with `ray status`, and that disentune is installed for its Ray"
+    if node.storage:
+        yield f"{node.storage}; every node must see the same storage at the same place"
+    if node.gpus > node.seen_gpus:
+        yield (
+            f"Ray offers {node.gpus:g} GPUs, but torch sees {node.seen_gpus}; the driver, or a torch that was built "
+            "for this GPU, is missing"
+        )
+    if abs(node.clock_s) > CLOCK_S:
+        way = "ahead of" if node.clock_s > 0 else "behind"
+        yield f"its clock is {abs(node.clock_s):g} s {way} the head's, {CLOCK_S:g} s are allowed; start NTP there"
+    if node.runs_trials:
+        yield from (f"data set {key} is not prepared; run there: {commands[key]}" for key in node.missing)
+
+
+def _version_problems(nodes: Sequence[Node]) -> Iterator[str]:
+    """Each node is compared with the first that runs trials; torch matters only where trials run."""
+    if not nodes:
+        return
+    first = next((node for node in nodes if node.runs_trials), nodes[0])
+    for node in nodes:
+        for name in ("python", *SAME, "commit"):
+            here, there = (_comparable(name, one.versions.get(name)) for one in (first, node))
+            both_run = node.runs_trials or name != "torch"
+            if here != there and both_run and (name != "commit" or (here and there)):
+                yield f"{node.label}: has {name} {there}, but {first.name} has {here}; install the same on every node"
+
+
+def _comparable(name: str, version: str | None) -> str | None:
+    """`2.13.0+cpu` and `2.13.0+cu128` are one version, built for different machines; Python 3.11.2 and 3.11.9 too."""
+    if version is None or name == "commit":
+        return version
+    return ".".join(version.split(".")[:2]) if name == "python" else version.partition("+")[0]
+
+
+def notes_of(nodes: Sequence[Node]) -> list[str]:
+    """What is allowed, but may not be meant."""
+    workers = [node for node in nodes if node.runs_trials and not node.is_head]
+    notes = []
+    if any(node.is_head and node.runs_trials for node in nodes) and workers:
+        notes.append("the head runs trials too; --num-cpus=0 where it is started keeps it for the driver alone")
+    if not any(node.runs_trials for node in nodes):
+        notes.append("no node runs trials now; an autoscaler starts some once trials wait")
+    notes += [
+        f"{node.label}: torch sees {node.seen_gpus} GPUs, but Ray offers {node.gpus:g}"
+        for node in nodes if node.seen_gpus > node.gpus and not node.is_head
+    ]  # fmt: skip
+    return notes

@@ -1,0 +1,223 @@
+"""Who holds a run in an object store: one at a time, a dead one not for long, a lost one no more."""
+
+import json
+import os
+import signal
+import threading
+
+import pytest
+
+from disentune import lease, storage
+from disentune.errors import ConfigError
+from disentune.storage import place
+
+
+@pytest.fixture
+def path(object_store):
+    return place("s3://bucket/runs/demo/main/driver.lock")
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    """A lease that is renewed often and soon stale."""
+    monkeypatch.setattr(lease, "RENEW_S", 0.1)
+    monkeypatch.setattr(lease, "VALID_S", 2.0)
+
+
+def written(path, **changes):
+    """A lease as a holder that died would leave it."""
+    about = {"session": "old", "pid": 123, "host": "there", "began": 0.0, "beats": 3, "released": False}
+    path.write_bytes(json.dumps({**about, **changes}).encode())
+
+
+def until(condition):
+    """Waits for it; a test that waits in vain is ended from outside."""
+    pause = threading.Event()
+    while not condition():
+        pause.wait(0.02)
+
+
+def test_a_lease_says_who_holds_it_and_is_free_again_at_once(path):
+    with lease.held(path, "the run is held") as session:
+        found = lease.content(path.read_bytes())
+        assert found["session"] == session
+        assert found["pid"] == os.getpid()
+        assert lease.is_held(path)
+    assert not lease.is_held(path)
+    said = []
+    with lease.held(path, "the run is held", say=said.append) as again:
+        assert again != session
+    assert said == []
+
+
+def test_a_lease_is_renewed(path, brief):
+    with lease.held(path, "the run is held"):
+        first = path.read_bytes()
+        until(lambda: path.read_bytes() != first)
+        assert lease.content(path.read_bytes())["session"] == lease.content(first)["session"]
+
+
+def test_a_second_holder_is_refused_by_name(path, brief):
+    said = []
+    with lease.held(path, "the run is held"):
+        with (
+            pytest.raises(
+                ConfigError, match=rf"the run is held by process {os.getpid()} on .*; wait for it or stop it"
+            ),
+            lease.held(path, "the run is held", say=said.append),
+        ):
+            raise AssertionError
+        assert lease.is_held(path)
+    assert len(said) == 1
+    assert "waiting up to 2 s" in said[0]
+
+
+def test_the_lease_of_a_holder_that_was_killed_is_waited_out(path, brief):
+    """A real process and a real SIGKILL."""
+    ready, done = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with lease.held(path, "the run is held"):
+            os.write(done, b"1")
+            signal.pause()
+    os.read(ready, 1)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(ready), os.close(done)
+    said = []
+    with lease.held(path, "the run is held", say=said.append) as session:
+        assert lease.content(path.read_bytes())["session"] == session
+    assert f"by process {child} on " in said[0]
+
+
+def test_a_lease_that_is_old_by_the_stores_clock_is_taken_at_once(path, object_store):
+    written(path)
+    object_store.buckets["bucket"]["runs/demo/main/driver.lock"].time -= 100
+    said = []
+    with lease.held(path, "the run is held", say=said.append):
+        pass
+    assert said == []
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
+def test_our_clock_does_not_count(path, object_store, ahead_s):
+    object_store.ahead_s = ahead_s
+    with lease.held(path, "the run is held"):
+        assert lease.is_held(path)
+
+
+def test_where_the_store_tells_no_time_a_lease_is_watched_before_it_is_taken(path, brief, object_store, monkeypatch):
+    monkeypatch.setattr(storage, "_asked_offset", lambda scheme: None)
+    object_store.ahead_s = -3600.0  # by our own clock every lease is an hour old
+    with (
+        lease.held(path, "the run is held"),
+        pytest.raises(ConfigError, match="wait for it or stop it"),
+        lease.held(path, "the run is held"),
+    ):
+        raise AssertionError
+    written(path)
+    said = []
+    with lease.held(path, "the run is held", say=said.append):
+        assert "by process 123 on there; waiting" in said[0]
+
+
+def test_a_live_holder_is_waited_for_as_long_as_one_has_patience(path, brief, monkeypatch):
+    monkeypatch.setattr(lease, "LOOK_S", 0.05)
+    taken, ends = [], threading.Event()
+
+    def second():
+        with lease.held(path, "the run is held", patience_s=60, say=lambda text: None):
+            taken.append(ends.is_set())
+
+    with lease.held(path, "the run is held"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        first = path.read_bytes()
+        until(lambda: path.read_bytes() != first)
+        ends.wait(1)
+        ends.set()
+    thread.join()
+    assert taken == [True]
+
+
+def test_a_holder_that_gives_back_while_another_waits_is_followed_at_once(path, monkeypatch):
+    written(path)
+    looks = []
+
+    def say(text):
+        looks.append(text)
+        written(path, released=True)
+
+    with lease.held(path, "the run is held", say=say):
+        assert len(looks) == 1
+
+
+def test_of_two_that_take_it_at_the_same_moment_one_is_refused(path, monkeypatch):
+    monkeypatch.setattr(lease, "SETTLE_S", 1.0)
+    both, outcomes = threading.Barrier(2), []
+    real = lease._wait
+
+    def wait(*arguments):
+        real(*arguments)
+        both.wait()  # both have seen that nobody holds it
+
+    monkeypatch.setattr(lease, "_wait", wait)
+
+    def take():
+        try:
+            with lease.held(path, "the run is held"):
+                outcomes.append("held")
+                until(lambda: len(outcomes) == 2)
+        except ConfigError as error:
+            outcomes.append(str(error))
+
+    threads = [threading.Thread(target=take) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcome == "held" for outcome in outcomes) == [False, True]
+    assert any("began at the same moment" in outcome for outcome in outcomes)
+
+
+def test_a_holder_whose_lease_another_has_taken_is_told_and_does_not_give_it_back(path, brief):
+    told = []
+    with lease.held(path, "the run is held", lost=told.append):
+        written(path, session="another", pid=7)
+        until(lambda: told)
+    assert "the run is held by process 7 on there now" in told[0]
+    assert lease.content(path.read_bytes())["session"] == "another"
+    assert not lease.content(path.read_bytes())["released"]
+
+
+def test_a_holder_is_told_of_its_loss_also_when_it_cannot_read_who_has_it(path, brief, monkeypatch):
+    told, answers = [], []
+    with lease.held(path, "the run is held", lost=told.append):
+
+        def read(path):
+            if answers:
+                raise OSError(5, "Input/output error")
+            answers.append(path)
+            return b'{"session": "another"}'
+
+        with monkeypatch.context() as patch:
+            patch.setattr(lease, "read_if_there", read)
+            until(lambda: told)
+    assert "the run is held by another process now" in told[0]
+
+
+def test_a_store_that_does_not_answer_for_a_while_costs_no_lease(path, brief, object_store, monkeypatch):
+    told = []
+    with lease.held(path, "the run is held", lost=told.append):
+        object_store.faults = [503] * 6
+        until(lambda: not object_store.faults)
+        before = path.read_bytes()
+        until(lambda: path.read_bytes() != before)
+    assert told == []
+
+
+def test_what_is_no_lease_is_nobodys(path):
+    path.write_bytes(b"[1, 2")
+    assert lease.content(path.read_bytes()) == {}
+    assert lease.holder(path.read_bytes()) == "by another process"
+    assert lease.content(None) == {}
