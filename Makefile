@@ -17,9 +17,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 quickstart: setup  ## the paper's story in two or three minutes
 	$(BIN)/disentune run sweeps/quickstart.yaml
 
-test: setup  ## every test: the quick ones on all cores, then those that start Ray or a compiler, one by one
+test: setup  ## every test: the quick ones on all cores, then those that start Ray or a compiler, two files at a time
 	$(BIN)/python -m pytest -m "not slow" -n auto
-	$(BIN)/python -m pytest -m slow --durations 20
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --durations 20
 
 check: setup  ## what CI runs: style, types, tests
 	$(BIN)/ruff check

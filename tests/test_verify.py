@@ -43,12 +43,12 @@ def test_a_cluster_of_equals_has_no_problem():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        (having(disentune="0.2.0"), "has disentune 0.2.0, but other has 0.1.0"),
-        (having(disentune=None), "has disentune None, but other has 0.1.0"),
-        (having(ray="2.59.0"), "has ray 2.59.0, but other has 2.60.0"),
+        (having(disentune="0.2.0"), "has disentune 0.2.0, but head has 0.1.0"),
+        (having(disentune=None), "has disentune None, but head has 0.1.0"),
+        (having(ray="2.59.0"), "has ray 2.59.0, but head has 2.60.0"),
         (having(torch="2.12.0+cpu"), "has torch 2.12.0, but other has 2.13.0"),
-        (having(python="3.12.7"), "has python 3.12, but other has 3.11"),
-        (having(commit="abd"), "has commit abd, but other has abc"),
+        (having(python="3.12.7"), "has python 3.12, but head has 3.11"),
+        (having(commit="abd"), "has commit abd, but head has abc"),
         ({"storage": "does not see it"}, "does not see it; every node must see the same storage"),
         ({"gpus": 2.0, "seen_gpus": 1}, "Ray offers 2 GPUs, but torch sees 1"),
         ({"clock_s": 31.0}, "its clock is 31 s ahead of the head's"),
@@ -60,6 +60,17 @@ def test_each_problem_says_where_and_what(changes, text):
     found = problem(**changes)
     assert found.startswith(f"worker (10.0.0.2): {text}")
     assert "\n" not in found
+
+
+def test_the_one_that_differs_is_named_wherever_it_stands():
+    odd, others = replace(WORKER, **having(disentune="0.0.9", torch="2.5.0")), [replace(WORKER, id=V), HEAD]
+    for nodes in ([odd, *others, replace(WORKER, id="d")], [*others, replace(WORKER, id="d"), odd]):
+        found = problems_of(nodes)
+        assert [text.split(";")[0].partition("has ")[2] for text in found] == [
+            f"disentune 0.0.9, but {nodes[1].name if nodes[0] is odd else nodes[0].name} has 0.1.0",
+            "torch 2.5.0, but worker has 2.13.0",
+        ]
+    assert "has ray 2.59.0, but head has" in problems_of([HEAD, replace(WORKER, **having(ray="2.59.0"))])[0]
 
 
 @pytest.mark.parametrize("changes", [having(torch="2.13.0+cu128"), having(python="3.11.9"), having(commit=None)])
@@ -334,7 +345,7 @@ def test_a_real_cluster_is_looked_at_node_by_node(tmp_path):
         verdict = Verdict.from_json(json.loads(said[said.index("{") :]))
         texts = "\n".join(verdict.problems)
         assert (code, len(verdict.nodes)) == (2, 3), said
-        assert f"has disentune {versions()['disentune']}, but" in texts or "has disentune 0.0.9, but" in texts
+        assert f"has disentune 0.0.9, but {verdict.nodes[0].name} has {versions()['disentune']}" in texts
         assert texts.count("it is not shared, or not mounted there") == 1
         assert texts.count("Ray offers 1 GPUs, but torch sees 0") == 1
         assert texts.count("data set dsprites is not prepared") == 2

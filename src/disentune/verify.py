@@ -8,6 +8,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -338,16 +339,19 @@ def _own_problems(node: Node, commands: dict[str, str]) -> Iterator[str]:
 
 
 def _version_problems(nodes: Sequence[Node]) -> Iterator[str]:
-    """Each node is compared with the first that runs trials; torch matters only where trials run."""
-    if not nodes:
-        return
-    first = next((node for node in nodes if node.runs_trials), nodes[0])
-    for node in nodes:
-        for name in ("python", *SAME, "commit"):
-            here, there = (_comparable(name, one.versions.get(name)) for one in (first, node))
-            both_run = node.runs_trials or name != "torch"
-            if here != there and both_run and (name != "commit" or (here and there)):
-                yield f"{node.label}: has {name} {there}, but {first.name} has {here}; install the same on every node"
+    """Each node is compared with what most have, or with the first where none has most: the head, as a rule. torch
+    matters only where trials run."""
+    for name in ("python", *SAME, "commit"):
+        concerned = [node for node in nodes if node.runs_trials or name != "torch"]
+        found = [(node, _comparable(name, node.versions.get(name))) for node in concerned]
+        found = [(node, version) for node, version in found if version or name != "commit"]
+        if not found:
+            continue
+        usual = Counter(version for _, version in found).most_common(1)[0][0]
+        model = next(node for node, version in found if version == usual)
+        for node, version in found:
+            if version != usual:
+                yield f"{node.label}: has {name} {version}, but {model.name} has {usual}; install the same everywhere"
 
 
 def _comparable(name: str, version: str | None) -> str | None:
