@@ -18,12 +18,13 @@ LAYERS = [
     ("settings", "data", "models", "recon", "frameworks", "metrics"),
     ("config", "connection"),
     ("sweepfile", "evaluation", "selection"),
+    ("distances",),
     ("space", "training", "pictures", "ledger", "suggest", "schema", "arrays"),
     ("schedule", "segment", "plan", "results"),
-    ("planner", "report", "rescore", "watch", "clusterfile", "fallback"),
+    ("planner", "report", "rescore", "watch", "inspection", "clusterfile", "fallback"),
     ("display", "trainable", "search", "tracking", "streaming", "wandb_report", "placement", "verify"),
     ("sweep", "submission", "supervisor"),
-    ("cli_data", "cli_report", "cli_wandb", "cli_cluster", "cli_submit"),
+    ("cli_data", "cli_report", "cli_inspect", "cli_wandb", "cli_cluster", "cli_submit"),
     ("cli", "__init__"),
 ]
 """From the bottom up. A module imports from layers below its own, never from its own or above."""

@@ -1,4 +1,4 @@
-"""The command line: list, plan, run, resume, status, results, report, sync, score, data, train; with --json as JSON."""
+"""The command line: list, plan, run, resume, status, results, report, inspect, sync, score, data, train and more."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from disentune import cli_cluster, cli_data, cli_report, cli_submit, cli_wandb
+from disentune import cli_cluster, cli_data, cli_inspect, cli_report, cli_submit, cli_wandb
 from disentune.errors import CRASHED, INTERRUPTED, UNAVAILABLE, WRONG_INPUT, ConfigError, DisentuneError, Unavailable
 from disentune.terminal import (
     DEFAULT_STORAGE,
@@ -40,6 +40,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_data.app)
 app.command()(cli_report.report)
+app.command()(cli_inspect.inspect)
 app.command()(cli_wandb.sync)
 app.command()(cli_submit.submit)
 app.add_typer(cli_cluster.app)
@@ -235,6 +236,7 @@ def plan(
     """
     from disentune import space
     from disentune.data.store import command_of
+    from disentune.inspection import arm_predictions
     from disentune.plan import cost, unprepared
 
     try:
@@ -255,7 +257,7 @@ def plan(
         print_json(planned.as_json() | timing)
         return
     assert estimate is not None
-    _show_plan(planned, estimate, run, read)
+    _show_plan(planned, estimate, run, read, arm_predictions(read))
     for source in missing:
         text = f"{source.key} is not prepared; a run does it first. Or do it now: {command_of(source)}"
         out.print(f"note: {text}", markup=False)
@@ -267,7 +269,7 @@ def _unplannable(sweep: Path, error: ConfigError) -> dict[str, Any]:
     return {"sweep": sweep.stem, **counts, "arms": [], "problems": problems}
 
 
-def _show_plan(planned: Any, estimate: Any, run: Any, sweep: Any) -> None:
+def _show_plan(planned: Any, estimate: Any, run: Any, sweep: Any, predictions: dict[str, str] | None = None) -> None:
     from disentune.display import show_plan
 
     slots = int((os.cpu_count() or 1) // sweep.settings.resources.cpu) if not sweep.settings.resources.gpu else None
@@ -277,6 +279,7 @@ def _show_plan(planned: Any, estimate: Any, run: Any, sweep: Any) -> None:
         estimate,
         shown(run.path),
         min(slots, sweep.settings.resources.concurrent or slots) if slots else None,
+        predictions,
     )
 
 
@@ -738,15 +741,15 @@ def _assert_device(config: Any) -> None:
 
 def _repeat(path: Any, sets: list[str] | None, only: str | None, as_json: bool) -> None:
     """Trains a recorded trial again; exits with 1 when anything comes out otherwise, or the loss diverges."""
-    from disentune.ledger import Run
+    from disentune.ledger import trial_at
     from disentune.settings import Settings
 
     if sets:
         raise ConfigError(f"--set {sets[0]}: would make another trial than {path}; name the sweep file to change it")
     if only is not None:
         raise ConfigError(f"--only {only}: chooses a trial of a sweep, but {path} is one; leave it away")
-    folder = _trial_folder(path)
-    run, config, recorded, status = Run(folder.path.parent.parent), folder.config(), folder.rows(), folder.status()
+    folder, run = trial_at(path)
+    config, recorded, status = folder.config(), folder.rows(), folder.status()
     _refuse_population(run, folder.id, recorded)
     settings = run.sweep().settings if run.exists() else Settings()
     rows, diverged = _trained(config, settings, as_json, status.contents)
@@ -755,17 +758,6 @@ def _repeat(path: Any, sets: list[str] | None, only: str | None, as_json: bool) 
     if difference:
         _show_other_environment(run)
     raise typer.Exit(1 if difference or diverged else 0)
-
-
-def _trial_folder(path: Any) -> Any:
-    from disentune.ledger import Run, TrialFolder
-
-    folder = TrialFolder(path.resolve())  # its name is the trial's id, also for `.`
-    if (folder.path / "config.json").is_file():
-        return folder
-    trials = Run(folder.path).trials()
-    example = trials[0].path if trials else Path("runs/SWEEP/RUN/trials/ID")
-    raise ConfigError(f"{path} is no trial's folder, for it has no config.json; name one such as {shown(example)}")
 
 
 def _refuse_population(run: Any, trial_id: str, recorded: list[dict[str, Any]]) -> None:

@@ -43,13 +43,23 @@ def size(count: float) -> str:
 # ---- the plan
 
 
-def show_plan(console: Console, plan: Plan, cost: Cost, where: str, slots: int | None) -> None:
+def show_plan(
+    console: Console,
+    plan: Plan,
+    cost: Cost,
+    where: str,
+    slots: int | None,
+    predictions: Mapping[str, str] | None = None,
+) -> None:
+    """`predictions`: of each arm, what perceived distances say before anything is trained."""
     console.print(f"[bold]{escape(plan.sweep)}[/]: {plan.trials} trials in {escape(where)}")
     table = Table(box=None, pad_edge=False)
     table.add_column("arm")
     table.add_column("trials", justify="right")
+    if predictions:
+        table.add_column("perceived distances (disentune inspect)")
     for arm, trials in plan.arms.items():
-        table.add_row(escape(arm), str(trials))
+        table.add_row(escape(arm), str(trials), *([escape(predictions[arm])] if predictions else []))
     console.print(table)
     steps = sorted(plan.continuing.values())
     resumed = f" (from step {steps[0]} to {steps[-1]})" if steps else ""
@@ -419,8 +429,9 @@ def titles(columns: Sequence[str]) -> list[str]:
     return [one if short.count(one) == 1 else column for one, column in zip(short, columns, strict=True)]
 
 
-def frame_table(frame: pd.DataFrame, columns: Sequence[str], most: int | None = None) -> Table:
-    table = Table(box=None, pad_edge=False)
+def frame_table(frame: pd.DataFrame, columns: Sequence[str] | None = None, most: int | None = None) -> Table:
+    """All columns, or those named; all rows, or the first."""
+    columns, table = list(frame.columns) if columns is None else columns, Table(box=None, pad_edge=False)
     for column, title in zip(columns, titles(columns), strict=True):
         numeric = pd.api.types.is_numeric_dtype(frame[column])
         table.add_column(escape(title), justify="right" if numeric else "left", overflow="fold")

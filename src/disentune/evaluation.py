@@ -61,14 +61,8 @@ def line_indices(grid: FactorGrid, wanted: int, rng: np.random.Generator) -> np.
     if len(grid) <= wanted:
         return np.arange(len(grid))
     lines = max(1, wanted // sum(grid.sizes))
-    return np.concatenate([_lines(grid, factor, lines, rng) for factor in range(len(grid.sizes))])
-
-
-def _lines(grid: FactorGrid, factor: int, lines: int, rng: np.random.Generator) -> np.ndarray:
-    size = grid.sizes[factor]
-    points = grid.factors(rng.integers(len(grid), size=lines)).repeat(size, axis=0)
-    points[:, factor] = np.tile(np.arange(size), lines)
-    return grid.index(points)
+    bases = (rng.integers(len(grid), size=lines) for _ in grid.sizes)
+    return np.concatenate([grid.around(base, factor).ravel() for factor, base in enumerate(bases)])
 
 
 def table_indices(config: TrialConfig, grid: FactorGrid, size: str, lines: bool) -> np.ndarray:

@@ -39,6 +39,7 @@ from disentune.storage import (
     retried,
 )
 from disentune.sweepfile import SweepFile, read_sweep
+from disentune.terminal import shown
 
 State = Literal["pending", "running", "done", "diverged", "failed"]
 FINAL: tuple[State, ...] = ("done", "diverged", "failed")
@@ -726,3 +727,13 @@ def _found_run(text: str, where: Place) -> Run | None:
         if runs:
             raise ConfigError(f"{text} has several runs; name one: {', '.join(f'{text}/{run.name}' for run in runs)}")
     return None
+
+
+def trial_at(path: Place) -> tuple[TrialFolder, Run]:
+    """A trial by its folder, and the run it is of."""
+    folder = TrialFolder(path.resolve())  # its name is the trial's id, also for `.`
+    if (folder.path / "config.json").is_file():
+        return folder, Run(folder.path.parent.parent)
+    trials = Run(folder.path).trials()
+    example = shown(trials[0].path) if trials else "runs/SWEEP/RUN/trials/ID"
+    raise ConfigError(f"{path} is no trial's folder, for it has no config.json; name one such as {example}")

@@ -7,21 +7,21 @@ its layers, not a generator.
 
 import io
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from disentune import distances
 from disentune.data.factors import FactorGrid
+from disentune.distances import decoded, doubled, finite_codes, steps_apart, undisturbed
 from disentune.errors import DataError
 from disentune.evaluation import Trained
-from disentune.gaussian import kl_to_prior, symmetric_kl
-from disentune.plugin import Posterior
+from disentune.gaussian import kl_to_prior
 from disentune.randomness import stream
 
 SHOWN, SAMPLE, LATENTS, FRAMES = 8, 256, 10, 8
@@ -30,11 +30,8 @@ FACTORS, VALUES = 6, 40
 """At most so many matrices, and so many values in each."""
 LINES, LINE_IMAGES = 6, 120
 """Traversals that a matrix is averaged over; of long ones fewer, so that a factor costs at most so many images."""
-COMPARED = 2**19
-"""Numbers on each side of the pairs that are compared at a time, so that they stay in the cache: 2 MB."""
-COLUMNS = ("factors", "x", "z", "kl", "x_recon")
-"""Distances of Michlo et al., IJCAI 2023, Figs. 4 and 10: of the factor's values, of images by the reconstruction
-loss, of codes (L2), of posteriors (symmetric KL, mean over latents), of reconstructions by the loss."""
+COLUMNS = ("factors", *distances.LEVELS)
+"""Michlo et al., IJCAI 2023, Figs. 4 and 10: distances of the factor's values, then at each level of the model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,17 +65,17 @@ _ARRAYS = [field.name for field in fields(Pictures) if field.name != "distances"
 @torch.no_grad()
 def drawn(trained: Trained, seed: int = 0) -> Pictures:
     """Another `seed` shows other images. DataError when the model gives no finite numbers."""
-    with _undisturbed(trained.model):
+    with undisturbed(trained.model):
         rng, grid = stream(seed, "pictures"), trained.grid
         x = trained.images(rng.choice(len(grid), min(SAMPLE, len(grid)), replace=False))
-        q = _finite_codes(trained, x)
-        kl = kl_to_prior(_doubled(q)).mean(dim=0)
+        q = finite_codes(trained, x)
+        kl = kl_to_prior(doubled(q)).mean(dim=0)
         latents = torch.argsort(kl, descending=True, stable=True)[:LATENTS]
         spans = torch.stack([q.mean.amin(dim=0), q.mean.amax(dim=0)], dim=1)[latents]
         shown = SHOWN if _has_pixels(trained) else 0
         return Pictures(
             originals=_pixels(trained, x[:shown]),
-            reconstructions=_pixels(trained, _decoded(trained, q.mean[:shown])),
+            reconstructions=_pixels(trained, decoded(trained, q.mean[:shown])),
             traversals=_traversals(trained, q.mean[:shown], latents, spans),
             latents=latents.cpu().numpy(),
             kl=kl[latents].float().cpu().numpy(),
@@ -90,47 +87,8 @@ def drawn(trained: Trained, seed: int = 0) -> Pictures:
         )
 
 
-@contextmanager
-def _undisturbed(model: nn.Module) -> Iterator[None]:
-    """In evaluation mode, and back to how it was; a model that draws from a global generator leaves no trace."""
-    was, devices = model.training, {parameter.device for parameter in model.parameters()}
-    model.eval()
-    try:
-        with torch.random.fork_rng(devices=[device for device in devices if device.type == "cuda"]):
-            yield
-    finally:
-        model.train(was)
-
-
 def _has_pixels(trained: Trained) -> bool:
     return trained.images.data.images(np.arange(1)).dtype == np.uint8
-
-
-def _finite_codes(trained: Trained, x: Tensor) -> Posterior:
-    q = trained.model.encode(x)
-    if not (_is_finite(q.mean) and _is_finite(q.logvar)):
-        raise DataError("the encoder gives codes that are not finite")
-    return q
-
-
-def _is_finite(numbers: Tensor) -> bool:
-    """In one pass: a NaN is both the smallest and the largest."""
-    return all(extreme.isfinite() for extreme in numbers.aminmax())
-
-
-def _doubled(q: Posterior) -> Posterior:
-    """A posterior far from others overflows float32."""
-    return Posterior(q.mean.double(), q.logvar.double())
-
-
-def _decoded(trained: Trained, z: Tensor) -> Tensor:
-    """Images in the units of the network's inputs, (n, c, h, w)."""
-    if not len(z):
-        return torch.empty(0, *trained.images.data.shape)
-    images = trained.recon.plugin.to_image(trained.model.decode(z), trained.recon.params)
-    if not _is_finite(images):
-        raise DataError("the decoder gives images that are not finite")
-    return images
 
 
 def _pixels(trained: Trained, x: Tensor) -> np.ndarray:
@@ -147,7 +105,7 @@ def _traversals(trained: Trained, bases: Tensor, latents: Tensor, spans: Tensor)
     share = torch.linspace(0, 1, FRAMES, device=z.device)
     for row, latent in enumerate(latents.tolist()):
         z[row, :, latent] = torch.lerp(spans[row, 0], spans[row, 1], share)
-    frames = _pixels(trained, _decoded(trained, z.flatten(0, 1)))
+    frames = _pixels(trained, decoded(trained, z.flatten(0, 1)))
     return frames.reshape(len(latents), FRAMES, height, width, channels)
 
 
@@ -161,64 +119,12 @@ def _longest(grid: FactorGrid) -> list[int]:
 
 
 def _distances(trained: Trained, factor: int, rng: np.random.Generator) -> np.ndarray:
-    """(5, v, v). Each image is encoded and decoded once, in however many pairs it stands."""
-    size = trained.grid.sizes[factor]
+    """(5, v, v): means over some lines."""
+    grid, size = trained.grid, trained.grid.sizes[factor]
     values = np.linspace(0, size - 1, min(size, VALUES)).round().astype(np.int64)
     lines = min(LINES, LINE_IMAGES // len(values))
-    x = trained.images(_line_indices(trained.grid, factor, values, lines, rng))
-    q = _finite_codes(trained, x)
-    seen = _Seen(trained, x, q, _decoded(trained, q.mean))
-    pairs = torch.from_numpy(_pairs(len(values), lines)).to(x.device)
-    at_a_time = max(1, COMPARED // x[0].numel())
-    found = torch.cat([_compared(seen, one, other) for one, other in pairs.split(at_a_time, dim=1)], dim=1)
-    return _matrices(values, found.reshape(len(found), lines, -1).mean(dim=1).cpu().numpy())
-
-
-def _line_indices(
-    grid: FactorGrid, factor: int, values: np.ndarray, lines: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Around random images, one line after another."""
-    points = grid.factors(rng.integers(len(grid), size=lines)).repeat(len(values), axis=0)
-    points[:, factor] = np.tile(values, lines)
-    return grid.index(points)
-
-
-def _pairs(values: int, lines: int) -> np.ndarray:
-    """(2, lines * m): each two members of a line, the first one shown; also each with itself, as not every loss is 0
-    between equals."""
-    upper = np.stack(np.triu_indices(values))
-    starts = values * np.arange(lines)
-    return (upper[:, None, :] + starts[:, None]).reshape(2, -1)
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """Images of some lines, their posteriors and reconstructions."""
-
-    trained: Trained
-    x: Tensor
-    q: Posterior
-    x_recon: Tensor
-
-
-def _compared(seen: _Seen, one: Tensor, other: Tensor) -> Tensor:
-    """float64 (4, m): the columns after the first, of m pairs."""
-    recon = seen.trained.recon
-    p, q = (_doubled(Posterior(seen.q.mean[rows], seen.q.logvar[rows])) for rows in (one, other))
-    x, x_recon = (
-        recon.plugin.distance(*(images.index_select(0, rows) for rows in (one, other)), recon.params).double()
-        for images in (seen.x, seen.x_recon)
-    )
-    z = torch.linalg.vector_norm(p.mean - q.mean, dim=1)
-    return torch.stack([x, z, symmetric_kl(p, q).mean(dim=1), x_recon])
-
-
-def _matrices(values: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """Upper triangles (4, m), diagonals with them, as whole matrices below that of the factor's values."""
-    first, second = np.triu_indices(len(values))
-    matrices = np.zeros((1 + len(means), len(values), len(values)))
-    matrices[0] = np.abs(np.subtract.outer(values, values))
-    matrices[1:, first, second] = matrices[1:, second, first] = means
+    found = distances.learnt(trained, grid.around(rng.integers(len(grid), size=lines), factor, values))
+    matrices = np.concatenate([steps_apart(values)[None], found.mean(axis=1)])
     return np.clip(matrices, None, np.finfo(np.float32).max).astype(np.float32)
 
 

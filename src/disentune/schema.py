@@ -207,7 +207,14 @@ def _section(section: str) -> Schema:
         for plugin in PLUGIN_SECTIONS[section]
     ]
     some = {"if": {"not": _names_own("name")}, "then": {"propertyNames": {"enum": list(properties)}}}
-    return {"type": "object", "properties": properties, "allOf": [*named, some]}
+    return _or_list(section, {"type": "object", "properties": properties, "allOf": [*named, some]})
+
+
+def _or_list(section: str, mapping: Schema) -> Schema:
+    """A section, or a list of whole sections to choose from: `recon: {grid: [{name: mse}, {name: overlap, ...}]}`."""
+    items = {"items": {"$ref": f"#/$defs/{section}/else"}}
+    is_list = {"type": "object", "anyOf": [{"required": [kind]} for kind in LISTS]}
+    return {"if": is_list, "then": {"$ref": "#/$defs/list", "properties": dict.fromkeys(LISTS, items)}, "else": mapping}
 
 
 def _names_own(key: str) -> Schema:
@@ -276,7 +283,8 @@ def _settings() -> dict[str, Schema]:
     objective = next(option for option in properties["objective"]["anyOf"] if option.get("type") == "object")
     named = {"search": _choice(SEARCHES), "scheduler": _choice(SCHEDULERS), "objective": objective}
     figures = {"type": "array", "items": _choice(FIGURES), "description": properties["figures"]["description"]}
-    return properties | named | {"figures": figures}
+    pictures = {"anyOf": [properties["pictures"]["properties"]["when"], properties["pictures"]]}
+    return properties | named | {"figures": figures, "pictures": pictures}
 
 
 def _exactly(pattern: Any) -> Schema:

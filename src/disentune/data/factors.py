@@ -45,6 +45,18 @@ class FactorGrid:
             _refuse_outside(f"factor '{name}'", column, size)
         return np.ravel_multi_index(tuple(factors.T), self.sizes)
 
+    def around(self, indices: np.ndarray, factor: int, values: np.ndarray | None = None) -> np.ndarray:
+        """The line of each image (m,) along one factor, (m, v): the images that differ from it in this factor alone,
+        in the order of `values`, or of all there are."""
+        stride, size = math.prod(self.sizes[factor + 1 :]), self.sizes[factor]
+        indices, values = self.checked(indices), np.arange(size) if values is None else _integers("values", values)
+        _refuse_outside(f"factor '{self.names[factor]}'", values, size)
+        return (indices - indices // stride % size * stride)[:, None] + stride * values
+
+    def every_line(self, factor: int) -> np.ndarray:
+        """All lines along one factor, (len / size, size)."""
+        return np.moveaxis(np.arange(len(self)).reshape(self.sizes), factor, -1).reshape(-1, self.sizes[factor])
+
 
 def _integers(what: str, values: np.ndarray) -> np.ndarray:
     values = np.asarray(values)

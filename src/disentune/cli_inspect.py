@@ -1,0 +1,268 @@
+"""disentune inspect: perceived distances before anything is trained, or those that a trial has learnt."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from disentune.errors import ConfigError
+from disentune.terminal import AsJson, out, print_json, progress_bar, shown
+
+MOST_DETAILED = 3
+"""Worlds of which every factor is listed without being asked for."""
+LEARNT_LINES = 100
+"""Along each factor of a trained model: the paper's."""
+
+
+def inspect(
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="[SWEEP|TRIAL]", help="A sweep file, or a trained trial: runs/x/main/trials/ID."),
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="A data set, instead of a sweep.")] = None,
+    recon: Annotated[str | None, typer.Option(help="The loss that compares its images; default: mse.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a key: spacing=4, recon.radius=31; of a sweep as for run. May be repeated."),
+    ] = None,
+    lines: Annotated[int | None, typer.Option(min=1, help="Random lines along each factor; default: 64.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Along every line there is, instead of random ones.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Which lines and random images are looked at.")] = 0,
+    rank: Annotated[bool, typer.Option("--rank", help="The highest contrast first.")] = False,
+    factors: Annotated[bool, typer.Option("--factors", help="List every factor, also of many worlds.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder of the figures; default: inspect/NAME.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The look before you spend: does the loss order what a VAE shall tell apart?
+
+    For each data set and reconstruction loss of a sweep, without training: how far apart
+    the loss sees images that differ in one factor, how well that agrees with the factor's
+    values, and which arms are predicted to fail, and why (Michlo et al. 2023).
+
+    \b
+    contrast   how much nearer neighbours are than values in general: 1 when distances grow
+               with the steps between values, 0 when every two values are equally far
+    pearson, spearman   of perceived with ground-truth distances, as published: an image
+               with itself counts
+    distance   mean and deviation over pairs of two images, a mean over pixels
+
+    Writes distances (Figs. 3, 8), traversals (Figs. 2, 5) and distributions (Fig. A1) as PNG
+    and SVG; with --json only where --output asks for them. Of a trained trial: distances at
+    each level of the model (Figs. 4, 10).
+
+    \b
+    Examples:
+    disentune inspect sweeps/quickstart.yaml
+    disentune inspect sweeps/small/blur_search.yaml --rank
+    disentune inspect --dataset xysquares --set spacing=4 --set grid_size=8 --recon overlap
+    disentune inspect --dataset shapes3d --recon mse --exact --json
+    disentune inspect runs/quickstart/main/trials/0123456789abcdef
+    """
+    if (what is None) == (dataset is None):
+        raise ConfigError("name a sweep file or a trial, or a data set: --dataset xysquares --recon mse")
+    if exact and lines is not None:
+        raise ConfigError(f"--lines {lines}: cannot go with --exact, which takes all lines")
+    if what is not None and recon is not None:
+        raise ConfigError(
+            f"--recon {recon}: goes with --dataset; a sweep's losses are its own, or --set recon.name=..."
+        )
+    if what is not None and _is_trial(what):
+        if set_:
+            raise ConfigError(f"--set {set_[0]}: a trained trial cannot be changed")
+        _inspect_trial(what, None if exact else lines or LEARNT_LINES, seed, output, as_json)
+        return
+    from disentune import distances
+
+    worlds, name = _worlds(what, dataset, recon or "mse", set_ or [])
+    looks = _looks(worlds, None if exact else lines or distances.LINES, seed)
+    if rank:
+        ranked = sorted(zip(worlds, looks, strict=True), key=lambda both: -(both[1].contrast or 0.0))
+        worlds, looks = [seen for seen, _ in ranked], [look for _, look in ranked]
+    folder = output or (None if as_json else Path("inspect") / name)
+    files = _draw(folder, worlds, looks, seed) if folder else []
+    if as_json:
+        _print_json(what, name, worlds, looks)
+        return
+    _show(worlds, looks, factors or len(worlds) <= MOST_DETAILED)
+    for file in files:
+        out.print(f"figure: {shown(file)}", markup=False)
+
+
+def _is_trial(what: str) -> bool:
+    path = Path(what)
+    return path.name == "config.json" or (path.is_dir() and (path / "config.json").is_file())
+
+
+# ---- worlds
+
+
+def _worlds(what: str | None, dataset: str | None, recon: str, sets: list[str]) -> tuple[list[Any], str]:
+    """What is looked at, and a name for it. ConfigError when data is not prepared."""
+    from disentune import inspection, space
+    from disentune.data.store import use_root
+
+    if dataset is not None:
+        worlds, root, name = [inspection.world_asked(dataset, recon, sets)], None, f"{dataset}-{recon}"
+    else:
+        sweep = space.read(Path(str(what)), sets)
+        worlds, root, name = inspection.worlds_of(sweep), sweep.settings.data.root, sweep.name
+    name = "".join(sign if sign.isalnum() or sign in "_-." else "-" for sign in name)
+    use_root(root)
+    if missing := inspection.missing_data(worlds, root):
+        commands = "; ".join(missing.values())
+        raise ConfigError(f"not prepared here: {', '.join(missing)}. Do it with: {commands}")
+    if len(worlds) > inspection.MOST_WORLDS:
+        out.print(f"note: the first {inspection.MOST_WORLDS} of {len(worlds)} data sets and losses", markup=False)
+    return worlds[: inspection.MOST_WORLDS], name
+
+
+def _looks(worlds: list[Any], lines: int | None, seed: int) -> list[Any]:
+    from disentune import distances, process
+
+    process.prepare(1, "cpu")
+    found = []
+    with progress_bar() as say:
+        for number, seen in enumerate(worlds):
+            say("worlds", number, len(worlds))
+            found.append(distances.look(distances.opened(seen.config), lines, seed, say if lines is None else _quiet))
+    return found
+
+
+def _quiet(what: str, done: int, total: int) -> None:
+    pass
+
+
+def _draw(folder: Path, worlds: list[Any], looks: list[Any], seed: int) -> list[Path]:
+    from disentune.distances import opened
+    from disentune.report import canvas, distances
+
+    titled = {seen.title: look for seen, look in zip(worlds, looks, strict=True)}
+    with canvas.style():
+        figures = {"distances": distances.perceived(titled), "distributions": distances.distributions(titled)}
+        data = {repr(seen.config.dataset.tree()): seen for seen in worlds}
+        for number, seen in enumerate(data.values()):
+            drawn = distances.traversals(opened(seen.config).images.data, seen.title, seed)
+            figures |= {f"traversals-{number}" if len(data) > 1 else "traversals": drawn} if drawn else {}
+        return _saved(folder, figures)
+
+
+def _saved(folder: Path, figures: dict[str, Any]) -> list[Path]:
+    """As PNG and SVG; gives the PNGs."""
+    from disentune.ledger import write_atomically
+    from disentune.report import canvas
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, drawn in figures.items():
+        write_atomically(folder / f"{name}.png", canvas.png(drawn))
+        write_atomically(folder / f"{name}.svg", canvas.svg(drawn).encode())
+    return [folder / f"{name}.png" for name in figures]
+
+
+def _print_json(what: str | None, name: str, worlds: list[Any], looks: list[Any]) -> None:
+    from disentune.inspection import as_json
+
+    found = [
+        {"title": seen.title, "arms": list(seen.arms), "dataset": seen.config.tree()["dataset"],
+         "recon": seen.config.recon.tree(), **as_json(look)}
+        for seen, look in zip(worlds, looks, strict=True)
+    ]  # fmt: skip
+    print_json({"sweep": name, "worlds": found} if what is not None else found[0])
+
+
+# ---- for people
+
+
+def _show(worlds: list[Any], looks: list[Any], detailed: bool) -> None:
+    from disentune.display import frame_table
+    from disentune.inspection import prediction
+
+    if len(worlds) > 1:
+        out.print(frame_table(_summary(worlds, looks)))
+    for seen, look in zip(worlds, looks, strict=True):
+        predicted = prediction(look)
+        arms = f"{', '.join(seen.arms)}: " if seen.arms else ""
+        out.print(f"\n[bold]{arms}{seen.title}[/]: {predicted.sentence}")
+        if detailed:
+            out.print(frame_table(_details(look)))
+        for reason in predicted.reasons:
+            out.print(f"  {reason}", markup=False)
+
+
+def _summary(worlds: list[Any], looks: list[Any]) -> Any:
+    """A line a world; correlations are means over factors."""
+    import numpy as np
+    import pandas as pd
+
+    from disentune.inspection import word_for
+
+    rows = []
+    for seen, look in zip(worlds, looks, strict=True):
+        along = [one.agreement for one in look.factors.values()]
+        rows.append(
+            {
+                "arms": ", ".join(seen.arms),
+                "data set and loss": seen.title,
+                "contrast": look.contrast,
+                "pearson": np.mean([one.pearson for one in along]),
+                "spearman": np.mean([one.spearman for one in along]),
+                "random pearson": look.anywhere.pearson,
+                "random spearman": look.anywhere.spearman,
+                "predicted": word_for(look.contrast),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _details(look: Any) -> Any:
+    """A line a factor, the one that is learnt first above."""
+    import pandas as pd
+
+    rows = [
+        {"factor": name, "values": str(len(along.matrix)), "contrast": along.contrast, **along.agreement.numbers()}
+        for name, along in look.factors.items()
+    ]
+    rows.sort(key=lambda row: -row["mean_distance"])
+    rows.append({"factor": "random pairs", "values": "", "contrast": None, **look.anywhere.numbers()})
+    return pd.DataFrame(rows)
+
+
+# ---- a trained trial
+
+
+def _inspect_trial(what: str, lines: int | None, seed: int, output: Path | None, as_json: bool) -> None:
+    import pandas as pd
+
+    from disentune import distances
+    from disentune.data.store import use_root
+    from disentune.display import frame_table
+    from disentune.ledger import trial_at
+    from disentune.report import canvas
+    from disentune.report import distances as drawing
+    from disentune.rescore import rebuilt
+
+    path = Path(what)
+    folder, run = trial_at(path.parent if path.name == "config.json" else path)
+    if run.exists():
+        use_root(run.sweep().settings.data.root)
+    model = rebuilt(folder)
+    found = list(distances.levels(model.trained, lines, seed))
+    rows = [
+        {"factor": name, "level": level, **one.numbers()}
+        for name, _, by_level in found
+        for level, one in by_level.items()
+    ]
+    target = output or (None if as_json else Path("inspect") / folder.id)
+    with canvas.style():
+        figures = (
+            {"learnt_distances": drawing.matrices({name: matrices for name, matrices, _ in found})} if target else {}
+        )
+        files = _saved(target, figures) if target else []
+    if as_json:
+        print_json({"trial_id": folder.id, "step": model.step, "levels": rows})
+        return
+    out.print(f"trial {folder.id} at step {model.step:,}: distances at each level, against the factor's", markup=False)
+    out.print(frame_table(pd.DataFrame(rows)))
+    for file in files:
+        out.print(f"figure: {shown(file)}", markup=False)

@@ -1,0 +1,328 @@
+"""How far apart images are that differ in one factor: by its values, by the reconstruction loss (the perceived
+distance), and at each level of a trained model. Michlo et al., IJCAI 2023, sections 4 to 6.
+
+A line is the paper's traversal: all images that differ in one factor alone, in the order of its values. Distances of
+images are means over pixels, those of values L1. Nothing here trains.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from disentune.config import Named, TrialConfig
+from disentune.data.factors import FactorGrid
+from disentune.errors import DataError
+from disentune.evaluation import Trained
+from disentune.gaussian import symmetric_kl
+from disentune.metrics.distances import pearson, spearman
+from disentune.plugin import Posterior
+from disentune.randomness import stream
+from disentune.transforms import Inputs, inputs
+
+LINES = 64
+"""Around random images, that a factor is looked at along unless asked for more."""
+GROUPS, GROUP = 64, 32
+"""Groups of random images, each of which is compared with all of its group: the published procedure's 32, by which
+one pair in 32 is of an image with itself."""
+COMPARED = 2**19
+"""Numbers on each side of the pairs that are compared at a time, so that they stay in the cache: 2 MB."""
+AT_A_TIME = 2**24
+"""Numbers of the images that are held at a time: 64 MB."""
+LEVELS = ("x", "z", "kl", "x_recon")
+"""Of a trained model, Figs. 4 and 10: images by the loss, codes (L2 of means), posteriors (symmetric KL, mean over
+latents), decoded means by the loss."""
+
+Say = Callable[[str, int, int], None]
+"""What is being done, how much of it is, and of how much."""
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class World:
+    """Images and the loss that compares them: all that perceived distances depend on."""
+
+    images: Inputs
+    recon: Named
+
+    @property
+    def grid(self) -> FactorGrid:
+        return FactorGrid(self.images.data.factor_names, self.images.data.factor_sizes)
+
+
+def opened(config: TrialConfig) -> World:
+    """What a trial's perceived distances are made of; its data set must be prepared."""
+    dataset = config.dataset
+    data = dataset.plugin.open(dataset.params)
+    published = dataset.plugin.published(dataset.params)
+    return World(inputs(config.pixels, data, torch.device("cpu"), published), config.recon)
+
+
+# ---- which images
+
+
+def lines(grid: FactorGrid, factor: int, count: int | None, rng: np.random.Generator) -> np.ndarray:
+    """Lines around `count` random images, (count, size); without a count every line there is."""
+    if count is None:
+        return grid.every_line(factor)
+    return grid.around(rng.integers(len(grid), size=count), factor)
+
+
+def groups(grid: FactorGrid, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Groups of random images, (count, 32)."""
+    return rng.integers(len(grid), size=(count, GROUP))
+
+
+# ---- their distances
+
+
+@torch.no_grad()
+def perceived(world: World, indices: np.ndarray, say: Say = _silent, what: str = "") -> np.ndarray:
+    """The loss between each two images of a line or group, (l, v) -> float64 (l, v, v), a mean over pixels.
+
+    A loss need be neither symmetric nor 0 between equals: the one that stands first is shown, the other the target.
+    """
+    found, size = [], indices.shape[1]
+    whole = max(1, AT_A_TIME // (size * prod(world.images.data.shape)))
+    for start in range(0, len(indices), whole):
+        some = indices[start : start + whole]
+        x = world.images(some.ravel()).double()  # so that equal distances are equal
+        found.append(_mirrored(_compared(world.recon, x, _pairs(size, len(some)).to(x.device)), size))
+        say(what, start + len(some), len(indices))
+    return np.concatenate(found)
+
+
+@torch.no_grad()
+def learnt(trained: Trained, indices: np.ndarray) -> np.ndarray:
+    """Distances at each of `LEVELS`, (l, v) -> float64 (4, l, v, v). Each image is encoded and decoded once, in
+    however many pairs it stands. DataError when the model gives no finite numbers."""
+    size = indices.shape[1]
+    with undisturbed(trained.model):
+        x = trained.images(indices.ravel())
+        q = finite_codes(trained, x)
+        x_recon = decoded(trained, q.mean)
+    pairs = _pairs(size, len(indices)).to(x.device)
+    one, other = (doubled(Posterior(q.mean[rows], q.logvar[rows])) for rows in pairs)
+    z, kl = torch.linalg.vector_norm(one.mean - other.mean, dim=1), symmetric_kl(one, other).mean(dim=1)
+    by_level = _compared(trained.recon, x, pairs), z, kl, _compared(trained.recon, x_recon, pairs)
+    return np.stack([_mirrored(found, size) for found in by_level])
+
+
+def _pairs(size: int, count: int) -> Tensor:
+    """(2, count * m): each two members of a line, the first one shown; also each with itself."""
+    upper = np.stack(np.triu_indices(size))
+    starts = size * np.arange(count)
+    return torch.from_numpy((upper[:, None, :] + starts[:, None]).reshape(2, -1))
+
+
+def _compared(recon: Named, images: Tensor, pairs: Tensor) -> Tensor:
+    """float64 (m,)."""
+    pixels = images[0].numel()
+    pieces = pairs.split(max(1, COMPARED // pixels), dim=1)
+    found = (recon.plugin.distance(*(images.index_select(0, rows) for rows in piece), recon.params) for piece in pieces)
+    return torch.cat([distances.double() for distances in found]) / pixels
+
+
+def _mirrored(found: Tensor, size: int) -> np.ndarray:
+    """Upper triangles one after another, diagonals with them, as whole matrices (l, v, v)."""
+    first, second = np.triu_indices(size)
+    triangles = found.cpu().numpy().reshape(-1, len(first))
+    matrices = np.empty((len(triangles), size, size))
+    matrices[:, first, second] = matrices[:, second, first] = triangles
+    return matrices
+
+
+# ---- a trained model, left as it was
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """In evaluation mode, and back to how it was; a model that draws from a global generator leaves no trace."""
+    was, devices = model.training, {parameter.device for parameter in model.parameters()}
+    model.eval()
+    try:
+        with torch.random.fork_rng(devices=[device for device in devices if device.type == "cuda"]):
+            yield
+    finally:
+        model.train(was)
+
+
+def finite_codes(trained: Trained, x: Tensor) -> Posterior:
+    q = trained.model.encode(x)
+    if not (_is_finite(q.mean) and _is_finite(q.logvar)):
+        raise DataError("the encoder gives codes that are not finite")
+    return q
+
+
+def decoded(trained: Trained, z: Tensor) -> Tensor:
+    """Images in the units of the network's inputs, (n, c, h, w)."""
+    if not len(z):
+        return torch.empty(0, *trained.images.data.shape)
+    images = trained.recon.plugin.to_image(trained.model.decode(z), trained.recon.params)
+    if not _is_finite(images):
+        raise DataError("the decoder gives images that are not finite")
+    return images
+
+
+def _is_finite(numbers: Tensor) -> bool:
+    """In one pass: a NaN is both the smallest and the largest."""
+    return all(extreme.isfinite() for extreme in numbers.aminmax())
+
+
+def doubled(q: Posterior) -> Posterior:
+    """A posterior far from others overflows float32."""
+    return Posterior(q.mean.double(), q.logvar.double())
+
+
+# ---- how well they order the ground truth
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """Of distances with those of the factors' values."""
+
+    pearson: float
+    spearman: float
+    """Both over all pairs of a line or group, of an image with itself too: the published convention, by which equally
+    far images still correlate, because equals are at 0."""
+    mean_distance: float
+    sd_distance: float
+    """Both over pairs of two images; Table A1's. The factor with the largest mean is learnt first."""
+    sample: np.ndarray
+    """These distances, (m,)."""
+
+    def numbers(self) -> dict[str, float]:
+        return {
+            "pearson": self.pearson,
+            "spearman": self.spearman,
+            "mean_distance": self.mean_distance,
+            "sd_distance": self.sd_distance,
+        }
+
+
+def agreement(truth: np.ndarray, found: np.ndarray) -> Agreement:
+    """Of matrices (l, v, v) with those of the truth, of the same shape or one for all."""
+    truth = np.broadcast_to(truth, found.shape)
+    first, second = np.triu_indices(found.shape[-1], k=1)
+    two = found[:, first, second].ravel()
+    spread = 0.0 if _all_equal(two) else float(two.std())
+    return Agreement(pearson(truth, found), spearman(truth, found), float(two.mean()), spread, two)
+
+
+def _all_equal(distances: np.ndarray) -> bool:
+    """But for the rounding of sums."""
+    return bool(np.ptp(distances) <= 1e-12 * np.abs(distances).max())
+
+
+def steps_apart(values: np.ndarray) -> np.ndarray:
+    """L1 of one factor's values, (v,) -> (v, v)."""
+    return np.abs(np.subtract.outer(values, values)).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Along:
+    """What the loss makes of one factor."""
+
+    name: str
+    matrix: np.ndarray
+    """(v, v), the mean over lines: a panel of Figs. 3 and 8."""
+    agreement: Agreement
+    ordered: bool
+    """Whether its values have an order that could be seen."""
+
+    @property
+    def excess(self) -> np.ndarray:
+        """The matrix less what a loss charges for showing the very image, which some do."""
+        own = np.diag(self.matrix)
+        return self.matrix - (own[:, None] + own) / 2
+
+    @property
+    def profile(self) -> np.ndarray:
+        """Mean distance of values 1, 2, ... steps apart, (v - 1,)."""
+        return np.array([np.diag(self.excess, step).mean() for step in range(1, len(self.matrix))])
+
+    @property
+    def contrast(self) -> float | None:
+        """How much nearer neighbours are than values in general: 1 when distances grow in proportion to the steps, 0
+        when every two values are equally far, below 0 when neighbours are farther. None for values without an order,
+        or fewer than three of them.
+
+        Of v values two are (v + 1) / 3 steps apart in the mean, so proportion gives neighbours 3 / (v + 1) of it.
+        """
+        values = len(self.matrix)
+        two = self.excess[np.triu_indices(values, k=1)]
+        if not self.ordered or values < 3 or two.mean() <= 0:
+            return None
+        return 0.0 if _all_equal(two) else float((1 - self.profile[0] / two.mean()) / (1 - 3 / (values + 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """A world's perceived distances."""
+
+    factors: dict[str, Along]
+    """Of two or more values."""
+    anywhere: Agreement
+    """Over pairs of random images, with L1 over all factors."""
+
+    @property
+    def contrast(self) -> float | None:
+        """Mean over the factors that have one."""
+        return _mean([along.contrast for along in self.factors.values() if along.contrast is not None])
+
+
+def look(world: World, count: int | None = LINES, seed: int = 0, say: Say = _silent) -> Look:
+    """Along `count` lines of each factor, or along all; which ones depends on the seed and the data set alone."""
+    varied = [factor for factor, size in enumerate(world.grid.sizes) if size > 1]
+    found = [_along(world, factor, count, seed, say) for factor in varied]
+    return Look({along.name: along for along in found}, _anywhere(world, count, stream(seed, "distances"), say))
+
+
+def quick_contrast(world: World, count: int = 2, seed: int = 0) -> float | None:
+    """`Look.contrast` from a few lines, and from nothing else."""
+    grid, categorical = world.grid, world.images.data.categorical
+    ordered = [f for f, size in enumerate(grid.sizes) if size > 2 and grid.names[f] not in categorical]
+    found = (_along(world, factor, count, seed, _silent).contrast for factor in ordered)
+    return _mean([contrast for contrast in found if contrast is not None])
+
+
+def _along(world: World, factor: int, count: int | None, seed: int, say: Say) -> Along:
+    grid, name = world.grid, world.grid.names[factor]
+    found = perceived(world, lines(grid, factor, count, stream(seed, f"distances/{name}")), say, name)
+    compared = agreement(steps_apart(np.arange(grid.sizes[factor])), found)
+    return Along(name, found.mean(axis=0), compared, name not in world.images.data.categorical)
+
+
+def _mean(numbers: list[float]) -> float | None:
+    return float(np.mean(numbers)) if numbers else None
+
+
+def _anywhere(world: World, count: int | None, rng: np.random.Generator, say: Say) -> Agreement:
+    members = groups(world.grid, GROUPS if count is None else min(GROUPS, max(1, count)), rng)
+    values = world.grid.factors(members.ravel()).reshape(*members.shape, -1)
+    truth = np.abs(values[:, :, None] - values[:, None]).sum(axis=-1).astype(np.float64)
+    return agreement(truth, perceived(world, members, say, "random images"))
+
+
+def levels(
+    trained: Trained, count: int | None, seed: int = 0
+) -> Iterator[tuple[str, dict[str, np.ndarray], dict[str, Agreement]]]:
+    """Of each factor: its name, and at each level of the model the mean matrix (v, v) and the agreement."""
+    grid = trained.grid
+    for factor, (name, size) in enumerate(zip(grid.names, grid.sizes, strict=True)):
+        if size > 1:
+            indices, truth = lines(grid, factor, count, stream(seed, f"distances/{name}")), steps_apart(np.arange(size))
+            found = dict(zip(LEVELS, learnt(trained, indices), strict=True))
+            means = {level: matrices.mean(axis=0) for level, matrices in found.items()}
+            yield (
+                name,
+                {"factors": truth, **means},
+                {key: agreement(truth, matrices) for key, matrices in found.items()},
+            )

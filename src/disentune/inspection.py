@@ -1,0 +1,240 @@
+"""The look before you spend: how well the reconstruction loss of each trial orders its data set's factors, without any
+training, and what the paper's theory makes of that (Michlo et al., IJCAI 2023)."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from disentune import space
+from disentune.config import Invalid, TrialConfig, flattened
+from disentune.distances import Along, Look, opened, quick_contrast
+from disentune.errors import ConfigError, DataError, Problem
+from disentune.parameters import shown as worded_alone
+from disentune.plan import prepared, sources_of
+from disentune.settings import OptunaSearch
+from disentune.sweepfile import SweepFile, overrides_by_key
+from disentune.transforms import Pixels
+
+FAILS, PARTLY = 0.5, 0.75
+"""Contrasts below which a factor is predicted not to be told apart, or only partly. Read off Figure 9: the contrasts of
+spacings 1 to 8 are 1, .93, .79, .64, .47, .30, .15, 0, and Ada-GVAE's MIG is .86, .74, .47, .22, .07, .03, .05, 0."""
+MOST_WORLDS = 64
+"""That are looked at; a random search may have thousands."""
+QUICK_WORLDS = 16
+"""That a plan looks at."""
+PUBLISHED_TRANSFORM = "unit"
+"""Of the published matrices, tables and correlations: pixels in [0, 1]."""
+LEVEL = 0.98
+"""Share of the largest distance from which on distances count as having stopped growing."""
+
+Word = Literal["orders", "partly", "fails", "unknown"]
+
+
+# ---- worlds
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A data set under a loss, as some trials have it."""
+
+    title: str
+    config: TrialConfig
+    """Of one of these trials."""
+    arms: tuple[str, ...]
+
+
+def worlds_of(sweep: SweepFile) -> list[Seen]:
+    """Each data set and loss of a sweep once, in the sweep's order; of a model-based search the ends of its domains."""
+    arms: dict[str, dict[str, None]] = {}
+    configs: dict[str, TrialConfig] = {}
+    for arm, config in _configs(sweep):
+        key = json.dumps(_world(config), sort_keys=True)
+        configs.setdefault(key, config)
+        arms.setdefault(key, {})[arm] = None
+    titles = _titles([*configs.values()])
+    return [Seen(title, configs[key], tuple(arms[key])) for title, key in zip(titles, configs, strict=True)]
+
+
+def _configs(sweep: SweepFile) -> Iterator[tuple[str, TrialConfig]]:
+    suggested = isinstance(sweep.settings.search, OptunaSearch)
+    for arm in sweep.arms:
+        flats = space.corners(sweep, arm) if suggested else space.arm_points(sweep, arm)
+        yield from ((arm, space.trial_config(flat, 0)) for flat in flats)
+
+
+def _world(config: TrialConfig) -> dict[str, Any]:
+    tree = config.tree()
+    return {"dataset": tree["dataset"], "recon": tree["recon"]}
+
+
+def _titles(configs: Sequence[TrialConfig]) -> list[str]:
+    """Names, and what tells those of one name apart."""
+    flats = [flattened(_world(config)) for config in configs]
+    return [", ".join([*_differing(flat, flats, "dataset"), *_differing(flat, flats, "recon")]) for flat in flats]
+
+
+def _differing(flat: Mapping[str, Any], flats: Sequence[Mapping[str, Any]], section: str) -> Iterator[str]:
+    alike = [other for other in flats if other[f"{section}.name"] == flat[f"{section}.name"]]
+    yield str(flat[f"{section}.name"])
+    for key, value in flat.items():
+        if key.startswith(f"{section}.") and any(other.get(key) != value for other in alike):
+            yield (
+                f"{key.rsplit('.', 1)[-1]} {value:g}"
+                if isinstance(value, float)
+                else f"{key.rsplit('.', 1)[-1]} {value}"
+            )
+
+
+def world_asked(dataset: str, recon: str, sets: Iterable[str]) -> Seen:
+    """A world by its names; `spacing=4` or `dataset.spacing=4`, `radius=31` or `recon.radius=31` in `sets`.
+
+    Pixels are in [0, 1] unless `transform` says otherwise, as in all published numbers. The overlap loss has the
+    paper's box where nothing else is said: half the image wide to each side, and alpha its area.
+    """
+    given = overrides_by_key(sets, example="spacing=4")
+    tree: dict[str, Any] = {"dataset": {"transform": PUBLISHED_TRANSFORM, "name": dataset}, "recon": {"name": recon}}
+    for key, value in given.items():
+        section, dot, rest = key.partition(".")
+        section, name = (section, rest) if dot else (_section_of(key, recon), key)
+        if section not in tree:
+            raise ConfigError(f"--set {key}: must be a key of the data set or the loss: dataset.{rest}, recon.{rest}")
+        tree[section][name] = value
+    config = _parsed(tree)
+    return Seen(_titles([config])[0], config, ())
+
+
+def _section_of(key: str, recon: str) -> str:
+    """Whose parameter a bare key is; the data set's, unless only the loss has it."""
+    from disentune.recon import RECONS
+
+    known = RECONS.plugins.get(recon)
+    return "recon" if known and key in known.params.model_fields and key not in Pixels.model_fields else "dataset"
+
+
+def _parsed(tree: dict[str, Any]) -> TrialConfig:
+    """The least trial that has this data set and loss."""
+    rest = {
+        "model": {"name": "linear", "latents": 1},
+        "framework": {"name": "ae"},
+        "training": {"steps": 1, "batch_size": 1, "learning_rate": 1e-3},
+        "loss_scale": "sum",
+        "seed": 0,
+    }
+    try:
+        if tree["recon"]["name"] == "overlap":
+            plain = TrialConfig.parse({**rest, "dataset": tree["dataset"], "recon": {"name": "mse"}})
+            tree["recon"] = {**_paper_box(plain.dataset.plugin.shape(plain.dataset.params)), **tree["recon"]}
+        return TrialConfig.parse({**rest, **tree})
+    except Invalid as error:
+        problems = [Problem(mistake.key, worded_alone(mistake)) for mistake in error.mistakes]
+        raise ConfigError("this cannot be looked at", problems) from None
+
+
+def _paper_box(shape: tuple[int, ...]) -> dict[str, Any]:
+    radius = max(1, min(shape[1:]) // 2 - 1)
+    return {"kernel": "box", "radius": radius, "alpha": float((2 * radius + 1) ** 2)}
+
+
+def missing_data(worlds: Iterable[Seen], data_root: str | None) -> dict[str, str]:
+    """Keys of data sets that are not prepared on this machine, with the command that does it."""
+    sources = {source.key: source for seen in worlds for source in sources_of(seen.config)}
+    have = prepared(sources.values(), data_root) if sources else set()
+    return {key: source.command for key, source in sources.items() if key not in have}
+
+
+# ---- what theory says
+
+
+class Prediction(NamedTuple):
+    word: Word
+    reasons: list[str]
+    """Why not `orders`."""
+
+    @property
+    def sentence(self) -> str:
+        return {
+            "orders": "should be told apart: neighbours look alike, so that the loss orders the factors",
+            "partly": "predicted to be told apart only in part",
+            "fails": "predicted to fail",
+            "unknown": "nothing can be said: no factor has three values in an order",
+        }[self.word]
+
+
+def word_for(contrast: float | None) -> Word:
+    if contrast is None:
+        return "unknown"
+    return "fails" if contrast < FAILS else "partly" if contrast < PARTLY else "orders"
+
+
+def prediction(look: Look) -> Prediction:
+    """From the mean contrast of the factors; the reasons are of the factors that fall short, alike ones together."""
+    by_reason: dict[str, list[str]] = {}
+    for name, along in look.factors.items():
+        if along.contrast is not None and along.contrast < PARTLY:
+            by_reason.setdefault(reason(along), []).append(name)
+    return Prediction(word_for(look.contrast), [f"{', '.join(names)}: {text}" for text, names in by_reason.items()])
+
+
+def reason(along: Along) -> str:
+    """Why values near each other are hardly nearer than others."""
+    profile = along.profile
+    steps, largest = len(profile), profile.max()
+    if np.ptp(profile) <= (1 - LEVEL) * largest:
+        return "every two values are equally far, so the loss cannot tell near from far"
+    level = int(np.argmax(profile >= LEVEL * largest)) + 1
+    if level < steps and profile[level - 1 :].min() >= LEVEL * largest:
+        return f"distances stop growing after {level} of {steps} steps, so only the nearest values can be put in order"
+    if profile[-1] < profile[0]:
+        return "values far apart look more alike than neighbours, so another order is seen"
+    share = profile[0] / along.excess[np.triu_indices(len(along.matrix), k=1)].mean()
+    return f"neighbours are {share:.0%} as far apart as values in general"
+
+
+# ---- for a plan
+
+
+def arm_predictions(sweep: SweepFile) -> dict[str, str]:
+    """In a word or two for each arm, from a few images."""
+    worlds = worlds_of(sweep)
+    missing = missing_data(worlds, sweep.settings.data.root)
+    if len(worlds) > QUICK_WORLDS:
+        return dict.fromkeys(sweep.arms, f"of {len(worlds)} data sets and losses: see there")
+    words = {seen.title: _quick_word(seen, missing) for seen in worlds}
+    return {arm: _arm_words([words[seen.title] for seen in worlds if arm in seen.arms]) for arm in sweep.arms}
+
+
+def _quick_word(seen: Seen, missing: Mapping[str, str]) -> str:
+    if any(source.key in missing for source in sources_of(seen.config)):
+        return "data not prepared"
+    try:
+        return word_for(quick_contrast(opened(seen.config)))
+    except (DataError, OSError):  # which whoever trains on it is told
+        return "unknown"
+
+
+def _arm_words(words: Sequence[str]) -> str:
+    counts = {word: words.count(word) for word in dict.fromkeys(words)}
+    said = {"orders": "order the factors", "partly": "order them partly", "fails": "fail to order them"}
+    if len(counts) == 1:
+        return said.get(words[0], words[0])
+    return ", ".join(f"{count} {said.get(word, word)}" for word, count in counts.items())
+
+
+# ---- for other programs
+
+
+def as_json(look: Look) -> dict[str, Any]:
+    """`pearson` and `spearman` count an image with itself, as published; `mean_distance` does not. `contrast` is None
+    where values have no order."""
+    return {
+        "factors": {
+            name: {**along.agreement.numbers(), "contrast": along.contrast, "values": len(along.matrix)}
+            for name, along in look.factors.items()
+        },
+        "random": look.anywhere.numbers(),
+        "contrast": look.contrast,
+        "prediction": prediction(look)._asdict(),
+    }

@@ -1,0 +1,134 @@
+"""`disentune inspect` as a person and as a program meets it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from disentune.distances import look, opened
+from disentune.inspection import world_asked
+from disentune.ledger import Run
+from simulator import simulate, sweep_file
+
+SMALL = ["--set", "image_size=12", "--set", "square_size=3", "--lines", "4"]
+
+
+def refused(disentune, *arguments: str) -> str:
+    code, _, complaint = disentune("inspect", *arguments)
+    assert code == 2
+    assert "Traceback" not in complaint
+    return complaint.strip()
+
+
+def test_the_json_of_a_data_set_has_every_factor_and_random_pairs(disentune):
+    code, said, _ = disentune("inspect", "--dataset", "xysquares", "--recon", "mse", *SMALL, "--json")
+    found = json.loads(said)
+    assert code == 0
+    assert list(found["factors"]) == ["x_R", "y_R", "x_G", "y_G", "x_B", "y_B"]
+    expected = look(opened(world_asked("xysquares", "mse", ["image_size=12", "square_size=3"]).config), count=4)
+    along = expected.factors["y_G"].agreement
+    assert found["factors"]["y_G"] == {**along.numbers(), "contrast": 0.0, "values": 4}
+    assert found["random"] == expected.anywhere.numbers()
+    assert (found["prediction"]["word"], found["recon"]["name"]) == ("fails", "mse")
+
+
+def test_json_draws_nothing_unless_a_folder_is_named(disentune, tmp_path):
+    disentune("inspect", "--dataset", "xysquares", *SMALL, "--json")
+    assert list(tmp_path.iterdir()) == []
+    disentune("inspect", "--dataset", "xysquares", *SMALL, "--json", "--output", "drawn")
+    names = {path.name for path in (tmp_path / "drawn").iterdir()}
+    assert names == {f"{name}.{end}" for name in ("distances", "distributions", "traversals") for end in ("png", "svg")}
+
+
+def test_a_person_sees_the_verdict_the_reason_and_where_the_figures_are(disentune, tmp_path):
+    code, said, _ = disentune("inspect", "--dataset", "xysquares", *SMALL)
+    assert code == 0
+    assert "xysquares, mse: predicted to fail" in said
+    assert "x_R, y_R, x_G, y_G, x_B, y_B: every two values are equally far" in said
+    assert "random pairs" in said
+    assert "figure: inspect/xysquares-mse/distances.png" in said
+    assert (tmp_path / "inspect/xysquares-mse/distances.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_sweep_is_looked_at_world_by_world_with_its_arms(disentune, tmp_path):
+    path = sweep_file(tmp_path)
+    code, said, _ = disentune("inspect", path, "--lines", "2", "--json")
+    worlds = json.loads(said)["worlds"]
+    assert code == 0
+    assert [(world["dataset"]["spacing"], world["arms"]) for world in worlds] == [(1, ["near"]), (2, ["far"])]
+    code, said, _ = disentune("inspect", path, "--lines", "2")
+    assert "near: xysquares, spacing 1, mse: " in said
+    assert "random spearman" in said
+
+
+def test_ranked_worlds_come_with_the_highest_contrast_first(disentune, tmp_path):
+    path = sweep_file(tmp_path)
+    text = path.read_text().replace("dataset.spacing: 1", "dataset.spacing: {grid: [2, 1]}")
+    path.write_text(text)
+    _, plain, _ = disentune("inspect", path, "--lines", "2", "--json")
+    _, ranked, _ = disentune("inspect", path, "--lines", "2", "--json", "--rank")
+    before, after = ([world["contrast"] for world in json.loads(said)["worlds"]] for said in (plain, ranked))
+    assert before != sorted(before, reverse=True)
+    assert after == sorted(before, reverse=True)
+
+
+def test_the_plan_has_a_column_of_it(disentune, tmp_path):
+    _, said, _ = disentune("plan", sweep_file(tmp_path))
+    assert "perceived distances (disentune inspect)" in said
+    assert "fail to order them" in said
+
+
+def test_exact_takes_every_line(disentune):
+    arguments = ["--dataset", "xysquares", "--recon", "overlap", *SMALL[:4], "--set", "squares=1", "--json"]
+    _, first, _ = disentune("inspect", *arguments, "--exact", "--seed", "1")
+    _, again, _ = disentune("inspect", *arguments, "--exact", "--seed", "2")
+    assert json.loads(first)["factors"] == json.loads(again)["factors"]
+
+
+def test_a_users_own_file_is_inspected(disentune, tmp_path, monkeypatch):
+    """A stand-in for the public data sets: images in a file, prepared into one array."""
+    monkeypatch.setenv("DISENTUNE_DATA", str(tmp_path / "data"))
+    ramp = np.arange(5, dtype=np.uint8)[:, None] * 40 + np.zeros((1, 3), np.uint8)
+    images = np.broadcast_to(ramp.reshape(15, 1, 1), (15, 8, 8)).copy()
+    images[:, 0, 0] = np.tile([0, 100, 200], 5)
+    np.savez(tmp_path / "own.npz", images=images.reshape(5, 3, 8, 8, 1))
+    sets = ["--set", f"path={tmp_path / 'own.npz'}", "--set", "factor_names=[level, corner]",
+            "--set", "factor_sizes=[5, 3]", "--set", "image_shape=[1, 8, 8]"]  # fmt: skip
+    prepared = disentune("data", "prepare", "grid_file", *sets)
+    assert prepared[0] == 0, prepared
+    code, said, complaint = disentune("inspect", "--dataset", "grid_file", *sets, "--exact", "--json")
+    assert code == 0, complaint
+    found = json.loads(said)["factors"]
+    assert found["level"]["spearman"] == pytest.approx(1.0)
+    squares = [(40 * k / 255) ** 2 * 63 / 64 for k in (1, 1, 1, 1, 2, 2, 2, 3, 3, 4)]
+    assert found["level"]["mean_distance"] == pytest.approx(np.mean(squares), rel=1e-6)
+    assert "not prepared here: " in refused(disentune, "--dataset", "dsprites")
+
+
+def test_a_trained_trial_shows_each_level(disentune, tmp_path):
+    run = Run(tmp_path / "runs" / "tiny" / "main")
+    simulate(run, sweep_file(tmp_path), np.random.default_rng(0))
+    trial = run.trials()[0]
+    code, said, complaint = disentune("inspect", trial.path, "--lines", "3", "--json")
+    assert code == 0, complaint
+    levels = json.loads(said)["levels"]
+    assert {row["level"] for row in levels} == {"x", "z", "kl", "x_recon"}
+    assert len(levels) == 4 * len({row["factor"] for row in levels})
+    code, said, _ = disentune("inspect", trial.path, "--lines", "3")
+    assert f"figure: inspect/{trial.id}/learnt_distances.png" in said
+    assert "--set beta=1: a trained trial cannot be changed" in refused(disentune, trial.path, "--set", "beta=1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "name a sweep file or a trial, or a data set"),
+        (["x.yaml", "--dataset", "xysquares"], "name a sweep file or a trial, or a data set"),
+        (["--dataset", "xysquares", "--exact", "--lines", "3"], "--lines 3: cannot go with --exact"),
+        (["x.yaml", "--recon", "mse"], "--recon mse: goes with --dataset"),
+        (["missing.yaml"], "missing.yaml"),
+        (["--dataset", "../etc"], "unknown data set '../etc'"),
+    ],
+)
+def test_wrong_input_is_one_message(disentune, arguments, text):
+    assert text in refused(disentune, *arguments)

@@ -1,0 +1,169 @@
+"""From a sweep to its worlds, and from distances to what theory predicts."""
+
+import numpy as np
+import pytest
+
+from disentune import inspection, space
+from disentune.distances import Along, Look, agreement, look, opened, steps_apart
+from disentune.errors import ConfigError
+from disentune.inspection import arm_predictions, prediction, reason, word_for, world_asked, worlds_of
+
+SWEEP = """
+trial:
+  dataset: {{name: xysquares, image_size: 12, square_size: 3}}
+  model: {{name: linear, latents: 2}}
+  framework: {{name: beta_vae, beta: {{grid: [1, 4]}}}}
+  training: {{steps: 2, batch_size: 2, learning_rate: 1e-3}}
+  loss_scale: sum
+  recon: {{name: mse}}
+arms: {arms}
+seeds: 2
+{rest}
+"""
+
+
+def sweep(tmp_path, arms: str, rest: str = ""):
+    path = tmp_path / "asked.yaml"
+    path.write_text(SWEEP.format(arms=arms, rest=rest))
+    return space.read(path)
+
+
+def along(*profile: float) -> Along:
+    matrix = np.array([0.0, *profile])[steps_apart(np.arange(len(profile) + 1)).astype(int)]
+    return Along("f", matrix, agreement(steps_apart(np.arange(len(matrix))), matrix[None]), True)
+
+
+# ---- worlds
+
+
+def test_each_data_set_and_loss_stands_once_with_all_its_arms(tmp_path):
+    arms = """
+  a: {dataset.spacing: {grid: [1, 3]}}
+  b: {dataset.spacing: 3, training.steps: 3}
+  c: {dataset.spacing: 3, recon: {name: overlap, radius: 5, alpha: {grid: [1, 2.5]}}}
+"""
+    found = [(seen.title, seen.arms) for seen in worlds_of(sweep(tmp_path, arms))]
+    assert found == [
+        ("xysquares, spacing 1, mse", ("a",)),
+        ("xysquares, spacing 3, mse", ("a", "b")),
+        ("xysquares, spacing 3, overlap, alpha 1", ("c",)),
+        ("xysquares, spacing 3, overlap, alpha 2.5", ("c",)),
+    ]
+
+
+def test_of_a_search_the_ends_of_its_domains_are_looked_at(tmp_path):
+    arms = "{a: {recon: {name: overlap, radius: 5, alpha: {log_uniform: [1, 100]}}}}"
+    rest = "search: {name: optuna, points: 3}\nobjective: {metric: loss, mode: min}"
+    alphas = [seen.config.recon.params.alpha for seen in worlds_of(sweep(tmp_path, arms, rest))]
+    assert alphas == [1.0, 100.0]
+
+
+def test_bare_keys_find_the_section_that_has_them():
+    seen = world_asked("xysquares", "overlap", ["spacing=4", "radius=7", "recon.alpha=3", "dataset.grid_size=5"])
+    assert (seen.config.dataset.params.spacing, seen.config.dataset.params.grid_size) == (4, 5)
+    assert (seen.config.recon.params.radius, seen.config.recon.params.alpha) == (7, 3.0)
+    assert seen.config.pixels.transform == "unit"
+    assert world_asked("xysquares", "mse", ["transform=standardise"]).config.pixels.transform == "standardise"
+
+
+def test_the_overlap_loss_has_the_papers_box_where_nothing_else_is_said():
+    params = world_asked("xysquares", "overlap", []).config.recon.params
+    assert (params.kernel, params.radius, params.alpha) == ("box", 31, 63.0**2)
+    small = world_asked("xysquares", "overlap", ["image_size=24", "square_size=4"]).config.recon.params
+    assert (small.radius, small.alpha) == (11, 23.0**2)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "recon", "sets", "text"),
+    [
+        ("xysquare", "mse", [], "dataset.name  unknown data set 'xysquare'. Did you mean 'xysquares'?"),
+        ("xysquares", "mce", [], "recon.name  unknown reconstruction loss 'mce'. Did you mean"),
+        ("xysquares", "mse", ["spacng=1"], "dataset.spacng  unknown key. Did you mean 'spacing'?"),
+        ("xysquares", "overlap", ["radius=64"], "recon.name  radius must be 1 to 63"),
+        ("xysquares", "mse", ["model.latents=3"], "--set model.latents: must be a key of the data set or the loss"),
+        ("xysquares", "mse", ["spacing"], "--set spacing: must be key=value, for example --set spacing=4"),
+        ("xysquares", "bce", ["transform=standardise"], "recon.name  'bce' needs targets in [0, 1]"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_said_by_key(dataset, recon, sets, text):
+    with pytest.raises(ConfigError) as caught:
+        world_asked(dataset, recon, sets)
+    assert text in str(caught.value)
+
+
+def test_data_that_is_not_prepared_comes_with_the_command(monkeypatch, tmp_path):
+    monkeypatch.setenv("DISENTUNE_DATA", str(tmp_path))
+    seen = [world_asked("dsprites", "mse", []), world_asked("xysquares", "mse", [])]
+    assert inspection.missing_data(seen, None) == {"dsprites": "disentune data prepare dsprites"}
+
+
+# ---- predictions
+
+
+@pytest.mark.parametrize(
+    ("spacing", "word"), [(1, "orders"), (2, "orders"), (3, "orders"), (4, "partly"), (5, "fails"), (8, "fails")]
+)
+def test_the_verdict_follows_figure_9(spacing, word):
+    seen = world_asked("xysquares", "mse", [f"spacing={spacing}", "grid_size=8"])
+    assert prediction(look(opened(seen.config), count=1)).word == word
+
+
+def test_the_overlap_loss_is_predicted_to_rescue_the_adversarial_squares():
+    seen = world_asked("xysquares", "overlap", ["spacing=8"])
+    assert prediction(look(opened(seen.config), count=8)).word == "orders"
+
+
+def test_the_verdict_on_the_adversarial_squares_says_why():
+    seen = world_asked("xysquares", "mse", ["spacing=8"])
+    found = prediction(look(opened(seen.config), count=1))
+    assert found.reasons == [
+        "x_R, y_R, x_G, y_G, x_B, y_B: every two values are equally far, so the loss cannot tell near from far"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("profile", "text"),
+    [
+        ([5, 5, 5, 5], "every two values are equally far"),
+        ([4, 5, 5, 5, 5], "distances stop growing after 2 of 5 steps"),
+        ([9, 9.5, 9, 8], "values far apart look more alike than neighbours"),
+        ([6, 7, 8, 9], "neighbours are 86% as far apart as values in general"),
+    ],
+)
+def test_reasons_tell_the_shape_of_the_distances(profile, text):
+    assert reason(along(*profile)).startswith(text)
+
+
+@pytest.mark.parametrize(("contrast", "word"), [(None, "unknown"), (-1.0, "fails"), (0.5, "partly"), (0.75, "orders")])
+def test_words_begin_at_their_bounds(contrast, word):
+    assert word_for(contrast) == word
+
+
+def test_a_factor_that_falls_short_is_named_beside_one_that_does_not():
+    found = prediction(Look({"good": along(1, 2, 3), "flat": along(1, 1, 1)}, along(1, 2).agreement))
+    assert (found.word, len(found.reasons)) == ("partly", 1)
+    assert found.reasons[0].startswith("flat: ")
+
+
+# ---- in a plan
+
+
+def test_a_plan_has_a_word_for_each_arm(tmp_path):
+    arms = "{near: {dataset.spacing: 1}, far: {dataset.spacing: 3}, both: {dataset.spacing: {grid: [1, 3]}}}"
+    assert arm_predictions(sweep(tmp_path, arms)) == {
+        "near": "order the factors",
+        "far": "fail to order them",
+        "both": "1 order the factors, 1 fail to order them",
+    }
+
+
+def test_a_plan_does_not_look_at_what_is_not_prepared_or_too_much(monkeypatch, tmp_path):
+    monkeypatch.setenv("DISENTUNE_DATA", str(tmp_path))
+    path = tmp_path / "data.yaml"
+    text = SWEEP.format(arms="{a: {}}", rest="").replace(
+        "{name: xysquares, image_size: 12, square_size: 3}", "{name: dsprites}"
+    )
+    path.write_text(text)
+    assert arm_predictions(space.read(path)) == {"a": "data not prepared"}
+    many = sweep(tmp_path, "{a: {dataset.noise: {grid: [" + ", ".join(str(n / 100) for n in range(20)) + "]}}}")
+    assert arm_predictions(many) == {"a": "of 20 data sets and losses: see there"}
