@@ -267,7 +267,7 @@ def test_another_version_on_one_host_is_named(cluster):
     code, output = cluster.verify("--nodes 3")
     cluster.hosts.must(TWO, f"cp /tmp/kept {metadata}")
     assert code == 2, output
-    assert f"two ({cluster.hosts.address(TWO)}): has disentune 9.9.9, but one has" in output
+    assert f"two ({cluster.hosts.address(TWO)}): has disentune 9.9.9, but head has" in output
 
 
 def test_a_gpu_that_no_host_has_is_not_waited_for(cluster):
