@@ -123,7 +123,7 @@ def _draw_steps(axes: Axes, sample: np.ndarray, label: str, colour: str, place: 
     dashes: Sequence[str] = ("-", "--", ":")
     if len(sample) > POINTS:
         sample = np.quantile(sample, np.linspace(0, 1, POINTS), method="inverted_cdf")
-    axes.ecdf(sample, label=label, color=colour, linestyle=dashes[place % 3], linewidth=1.6, compress=True)
+    axes.ecdf(sample, label=label, color=colour, linestyle=dashes[place % 3], linewidth=1.6)
 
 
 def _wrapped(text: str, letters: int) -> str:
