@@ -27,7 +27,7 @@ def test_the_json_of_a_data_set_has_every_factor_and_random_pairs(disentune):
     assert list(found["factors"]) == ["x_R", "y_R", "x_G", "y_G", "x_B", "y_B"]
     expected = look(opened(world_asked("xysquares", "mse", ["image_size=12", "square_size=3"]).config), count=4)
     along = expected.factors["y_G"].agreement
-    assert found["factors"]["y_G"] == {**along.numbers(), "contrast": 0.0, "values": 4}
+    assert found["factors"]["y_G"] == {**along.numbers(), "order": 0.0, "values": 4}
     assert found["random"] == expected.anywhere.numbers()
     assert (found["prediction"]["word"], found["recon"]["name"]) == ("fails", "mse")
 
@@ -61,13 +61,13 @@ def test_a_sweep_is_looked_at_world_by_world_with_its_arms(disentune, tmp_path):
     assert "random spearman" in said
 
 
-def test_ranked_worlds_come_with_the_highest_contrast_first(disentune, tmp_path):
+def test_ranked_worlds_come_with_the_best_order_first(disentune, tmp_path):
     path = sweep_file(tmp_path)
     text = path.read_text().replace("dataset.spacing: 1", "dataset.spacing: {grid: [2, 1]}")
     path.write_text(text)
     _, plain, _ = disentune("inspect", path, "--lines", "2", "--json")
     _, ranked, _ = disentune("inspect", path, "--lines", "2", "--json", "--rank")
-    before, after = ([world["contrast"] for world in json.loads(said)["worlds"]] for said in (plain, ranked))
+    before, after = ([world["order"] for world in json.loads(said)["worlds"]] for said in (plain, ranked))
     assert before != sorted(before, reverse=True)
     assert after == sorted(before, reverse=True)
 

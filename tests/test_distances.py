@@ -48,7 +48,7 @@ def test_matrices_of_xysquares_equal_the_closed_form_at_every_spacing(spacing):
 def test_perceived_distance_is_constant_when_spacing_equals_square_size():
     for along in look(squares(8), count=3).factors.values():
         assert set(along.matrix[np.triu_indices(8, k=1)]) == {128 / PIXELS}
-        assert (along.contrast, along.agreement.sd_distance) == (0.0, 0.0)
+        assert (along.order, along.agreement.sd_distance) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_the_seed_decides_which_lines_are_seen():
     assert not np.array_equal(first, other)
 
 
-# ---- contrast
+# ---- order
 
 
 def along_of(profile: list[float], ordered: bool = True, own: float = 0.0) -> Along:
@@ -251,30 +251,42 @@ def along_of(profile: list[float], ordered: bool = True, own: float = 0.0) -> Al
     return Along("f", matrix, agreement(steps_apart(np.arange(len(matrix))), matrix[None]), ordered)
 
 
-@pytest.mark.parametrize(("profile", "contrast"), [([1, 2, 3, 4], 1), ([5, 5, 5], 0), ([2, 1, 1, 1], 2 - 4 / 1.4)])
-def test_contrast_is_one_for_proportion_zero_for_none_and_less_for_the_contrary(profile, contrast):
-    """The last: 4 neighbours of 10 pairs at 2, so the mean is 1.4, and (1 - 2 / 1.4) / (1 - 3 / 6)."""
-    assert along_of(profile).contrast == pytest.approx(contrast, abs=1e-12)
+@pytest.mark.parametrize(("profile", "order"), [([1, 2, 3, 4], 1), ([5, 5, 5], 0)])
+def test_order_is_one_for_proportion_and_zero_for_equally_far(profile, order):
+    assert along_of(profile).order == pytest.approx(order, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("spacing", "contrast"),
-    [(1, 1.0), (2, 0.9324), (3, 0.7881), (4, 0.6429), (5, 0.4655), (6, 0.3), (7, 0.1452), (8, 0.0)],
-)
-def test_contrast_falls_with_the_spacing(spacing, contrast):
-    """By hand: neighbours 16 s / 12288 apart, the mean of the table above, proportion 3 / 9."""
-    assert look(squares(spacing), count=1).contrast == pytest.approx(contrast, abs=5e-5)
-    assert distances.quick_contrast(squares(spacing)) == pytest.approx(contrast, abs=5e-5)
+def test_order_is_below_zero_when_another_order_is_seen():
+    """Four values have 16 pairs: 0 steps (4 times), 1 (6), 2 (4), 3 (2), here at distances 0, 3, 2, 1."""
+    steps, found = np.repeat([0, 1, 2, 3], [4, 6, 4, 2]), np.repeat([0, 3, 2, 1], [4, 6, 4, 2])
+    floor, pearson = (np.corrcoef(steps, other)[0, 1] for other in (steps > 0, found))
+    assert along_of([3, 2, 1]).order == pytest.approx((pearson - floor) / (1 - floor))
+    assert pearson < floor
+
+
+@pytest.mark.parametrize("spacing", SPACINGS)
+def test_order_falls_with_the_spacing_as_the_closed_form_does(spacing):
+    steps = steps_apart(np.arange(8))
+    floor, found = (np.corrcoef(steps.ravel(), moved(s, steps).ravel())[0, 1] for s in (8, spacing))
+    expected = (found - floor) / (1 - floor)
+    assert expected == pytest.approx([1, 0.88, 0.70, 0.48, 0.42, 0.32, 0.17, 0][spacing - 1], abs=0.006)
+    assert look(squares(spacing), count=1).order == pytest.approx(expected, abs=1e-9)
+    assert distances.quick_order(squares(spacing)) == pytest.approx(expected, abs=1e-9)
 
 
 def test_what_a_loss_charges_for_the_very_image_is_no_distance():
-    assert along_of([11, 12, 13], own=10.0).contrast == pytest.approx(1.0)
+    assert along_of([11, 12, 13], own=10.0).order == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("along", [along_of([1.0]), along_of([1, 2, 3], ordered=False), along_of([0.0, 0.0])])
-def test_without_an_order_there_is_no_contrast(along):
-    assert along.contrast is None
-    assert Look({"f": along}, along.agreement).contrast is None
+def test_values_without_an_order_have_none(along):
+    assert along.order is None
+    assert Look({"f": along}, along.agreement).order is None
+
+
+def test_another_order_counts_as_none_in_the_mean():
+    good, contrary = along_of([1, 2, 3]), along_of([3, 2, 1])
+    assert Look({"a": good, "b": contrary}, good.agreement).order == pytest.approx(0.5)
 
 
 # ---- a trained model

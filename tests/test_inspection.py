@@ -101,7 +101,8 @@ def test_data_that_is_not_prepared_comes_with_the_command(monkeypatch, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("spacing", "word"), [(1, "orders"), (2, "orders"), (3, "orders"), (4, "partly"), (5, "fails"), (8, "fails")]
+    ("spacing", "word"),
+    [(1, "orders"), (2, "orders"), (3, "orders"), (4, "partly"), (6, "partly"), (7, "fails"), (8, "fails")],
 )
 def test_the_verdict_follows_figure_9(spacing, word):
     seen = world_asked("xysquares", "mse", [f"spacing={spacing}", "grid_size=8"])
@@ -134,9 +135,9 @@ def test_reasons_tell_the_shape_of_the_distances(profile, text):
     assert reason(along(*profile)).startswith(text)
 
 
-@pytest.mark.parametrize(("contrast", "word"), [(None, "unknown"), (-1.0, "fails"), (0.5, "partly"), (0.75, "orders")])
-def test_words_begin_at_their_bounds(contrast, word):
-    assert word_for(contrast) == word
+@pytest.mark.parametrize(("order", "word"), [(None, "unknown"), (-1.0, "fails"), (0.25, "partly"), (0.6, "orders")])
+def test_words_begin_at_their_bounds(order, word):
+    assert word_for(order) == word
 
 
 def test_a_factor_that_falls_short_is_named_beside_one_that_does_not():

@@ -28,7 +28,7 @@ def inspect(
     lines: Annotated[int | None, typer.Option(min=1, help="Random lines along each factor; default: 64.")] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Along every line there is, instead of random ones.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Which lines and random images are looked at.")] = 0,
-    rank: Annotated[bool, typer.Option("--rank", help="The highest contrast first.")] = False,
+    rank: Annotated[bool, typer.Option("--rank", help="The best order first.")] = False,
     factors: Annotated[bool, typer.Option("--factors", help="List every factor, also of many worlds.")] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder of the figures; default: inspect/NAME.")
@@ -42,8 +42,8 @@ def inspect(
     values, and which arms are predicted to fail, and why (Michlo et al. 2023).
 
     \b
-    contrast   how much nearer neighbours are than values in general: 1 when distances grow
-               with the steps between values, 0 when every two values are equally far
+    order      how well the loss orders a factor's values: 1 when distances are in proportion
+               to the steps between them, 0 when it only tells equal from different
     pearson, spearman   of perceived with ground-truth distances, as published: an image
                with itself counts
     distance   mean and deviation over pairs of two images, a mean over pixels
@@ -78,7 +78,7 @@ def inspect(
     worlds, name = _worlds(what, dataset, recon or "mse", set_ or [])
     looks = _looks(worlds, None if exact else lines or distances.LINES, seed)
     if rank:
-        ranked = sorted(zip(worlds, looks, strict=True), key=lambda both: -(both[1].contrast or 0.0))
+        ranked = sorted(zip(worlds, looks, strict=True), key=lambda both: -(both[1].order or 0.0))
         worlds, looks = [seen for seen, _ in ranked], [look for _, look in ranked]
     folder = output or (None if as_json else Path("inspect") / name)
     files = _draw(folder, worlds, looks, seed) if folder else []
@@ -204,12 +204,12 @@ def _summary(worlds: list[Any], looks: list[Any]) -> Any:
             {
                 "arms": ", ".join(seen.arms),
                 "data set and loss": seen.title,
-                "contrast": look.contrast,
+                "order": look.order,
                 "pearson": np.mean([one.pearson for one in along]),
                 "spearman": np.mean([one.spearman for one in along]),
                 "random pearson": look.anywhere.pearson,
                 "random spearman": look.anywhere.spearman,
-                "predicted": word_for(look.contrast),
+                "predicted": word_for(look.order),
             }
         )
     return pd.DataFrame(rows)
@@ -220,11 +220,11 @@ def _details(look: Any) -> Any:
     import pandas as pd
 
     rows = [
-        {"factor": name, "values": str(len(along.matrix)), "contrast": along.contrast, **along.agreement.numbers()}
+        {"factor": name, "values": str(len(along.matrix)), "order": along.order, **along.agreement.numbers()}
         for name, along in look.factors.items()
     ]
     rows.sort(key=lambda row: -row["mean_distance"])
-    rows.append({"factor": "random pairs", "values": "", "contrast": None, **look.anywhere.numbers()})
+    rows.append({"factor": "random pairs", "values": "", "order": None, **look.anywhere.numbers()})
     return pd.DataFrame(rows)
 
 

@@ -249,18 +249,19 @@ class Along:
         return np.array([np.diag(self.excess, step).mean() for step in range(1, len(self.matrix))])
 
     @property
-    def contrast(self) -> float | None:
-        """How much nearer neighbours are than values in general: 1 when distances grow in proportion to the steps, 0
-        when every two values are equally far, below 0 when neighbours are farther. None for values without an order,
-        or fewer than three of them.
-
-        Of v values two are (v + 1) / 3 steps apart in the mean, so proportion gives neighbours 3 / (v + 1) of it.
+    def order(self) -> float | None:
+        """How well the loss puts the values in order: 1 when distances are in proportion to the steps between values, 0
+        when it only tells equal from different, below 0 when another order is seen. It is Pearson's correlation, on a
+        scale that begins where every two values are equally far. None for values without an order, or fewer than three.
         """
         values = len(self.matrix)
-        two = self.excess[np.triu_indices(values, k=1)]
-        if not self.ordered or values < 3 or two.mean() <= 0:
+        if not self.ordered or values < 3 or _all_equal(self.matrix):
             return None
-        return 0.0 if _all_equal(two) else float((1 - self.profile[0] / two.mean()) / (1 - 3 / (values + 1)))
+        if _all_equal(self.agreement.sample):
+            return 0.0
+        steps = steps_apart(np.arange(values))
+        floor = pearson(steps, steps > 0)
+        return (self.agreement.pearson - floor) / (1 - floor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,9 +274,9 @@ class Look:
     """Over pairs of random images, with L1 over all factors."""
 
     @property
-    def contrast(self) -> float | None:
-        """Mean over the factors that have one."""
-        return _mean([along.contrast for along in self.factors.values() if along.contrast is not None])
+    def order(self) -> float | None:
+        """Mean over the factors that have one; below 0 counts as 0."""
+        return _mean([along.order for along in self.factors.values()])
 
 
 def look(world: World, count: int | None = LINES, seed: int = 0, say: Say = _silent) -> Look:
@@ -285,12 +286,11 @@ def look(world: World, count: int | None = LINES, seed: int = 0, say: Say = _sil
     return Look({along.name: along for along in found}, _anywhere(world, count, stream(seed, "distances"), say))
 
 
-def quick_contrast(world: World, count: int = 2, seed: int = 0) -> float | None:
-    """`Look.contrast` from a few lines, and from nothing else."""
+def quick_order(world: World, count: int = 2, seed: int = 0) -> float | None:
+    """`Look.order` from a few lines, and from nothing else."""
     grid, categorical = world.grid, world.images.data.categorical
     ordered = [f for f, size in enumerate(grid.sizes) if size > 2 and grid.names[f] not in categorical]
-    found = (_along(world, factor, count, seed, _silent).contrast for factor in ordered)
-    return _mean([contrast for contrast in found if contrast is not None])
+    return _mean([_along(world, factor, count, seed, _silent).order for factor in ordered])
 
 
 def _along(world: World, factor: int, count: int | None, seed: int, say: Say) -> Along:
@@ -300,8 +300,9 @@ def _along(world: World, factor: int, count: int | None, seed: int, say: Say) ->
     return Along(name, found.mean(axis=0), compared, name not in world.images.data.categorical)
 
 
-def _mean(numbers: list[float]) -> float | None:
-    return float(np.mean(numbers)) if numbers else None
+def _mean(orders: list[float | None]) -> float | None:
+    known = [max(0.0, order) for order in orders if order is not None]
+    return float(np.mean(known)) if known else None
 
 
 def _anywhere(world: World, count: int | None, rng: np.random.Generator, say: Say) -> Agreement:

@@ -10,7 +10,7 @@ import numpy as np
 
 from disentune import space
 from disentune.config import Invalid, TrialConfig, flattened
-from disentune.distances import Along, Look, opened, quick_contrast
+from disentune.distances import Along, Look, opened, quick_order
 from disentune.errors import ConfigError, DataError, Problem
 from disentune.parameters import shown as worded_alone
 from disentune.plan import prepared, sources_of
@@ -18,9 +18,10 @@ from disentune.settings import OptunaSearch
 from disentune.sweepfile import SweepFile, overrides_by_key
 from disentune.transforms import Pixels
 
-FAILS, PARTLY = 0.5, 0.75
-"""Contrasts below which a factor is predicted not to be told apart, or only partly. Read off Figure 9: the contrasts of
-spacings 1 to 8 are 1, .93, .79, .64, .47, .30, .15, 0, and Ada-GVAE's MIG is .86, .74, .47, .22, .07, .03, .05, 0."""
+FAILS, PARTLY = 0.25, 0.6
+"""Orders below which factors are predicted not to be told apart, or only partly. Read off Figure 9, where spacings 1 to
+8 have orders 1, .88, .70, .48, .42, .32, .17, 0 and Ada-GVAE a MIG of .86, .74, .47, .22, .07, .03, .05, 0, and off our
+own search of blurs (docs/studies/overlooked_implications.md)."""
 MOST_WORLDS = 64
 """That are looked at; a random search may have thousands."""
 QUICK_WORLDS = 16
@@ -163,19 +164,19 @@ class Prediction(NamedTuple):
         }[self.word]
 
 
-def word_for(contrast: float | None) -> Word:
-    if contrast is None:
+def word_for(order: float | None) -> Word:
+    if order is None:
         return "unknown"
-    return "fails" if contrast < FAILS else "partly" if contrast < PARTLY else "orders"
+    return "fails" if order < FAILS else "partly" if order < PARTLY else "orders"
 
 
 def prediction(look: Look) -> Prediction:
-    """From the mean contrast of the factors; the reasons are of the factors that fall short, alike ones together."""
+    """From the mean order of the factors; the reasons are of the factors that fall short, alike ones together."""
     by_reason: dict[str, list[str]] = {}
     for name, along in look.factors.items():
-        if along.contrast is not None and along.contrast < PARTLY:
+        if along.order is not None and along.order < PARTLY:
             by_reason.setdefault(reason(along), []).append(name)
-    return Prediction(word_for(look.contrast), [f"{', '.join(names)}: {text}" for text, names in by_reason.items()])
+    return Prediction(word_for(look.order), [f"{', '.join(names)}: {text}" for text, names in by_reason.items()])
 
 
 def reason(along: Along) -> str:
@@ -210,7 +211,7 @@ def _quick_word(seen: Seen, missing: Mapping[str, str]) -> str:
     if any(source.key in missing for source in sources_of(seen.config)):
         return "data not prepared"
     try:
-        return word_for(quick_contrast(opened(seen.config)))
+        return word_for(quick_order(opened(seen.config)))
     except (DataError, OSError):  # which whoever trains on it is told
         return "unknown"
 
@@ -227,14 +228,14 @@ def _arm_words(words: Sequence[str]) -> str:
 
 
 def as_json(look: Look) -> dict[str, Any]:
-    """`pearson` and `spearman` count an image with itself, as published; `mean_distance` does not. `contrast` is None
+    """`pearson` and `spearman` count an image with itself, as published; `mean_distance` does not. `order` is None
     where values have no order."""
     return {
         "factors": {
-            name: {**along.agreement.numbers(), "contrast": along.contrast, "values": len(along.matrix)}
+            name: {**along.agreement.numbers(), "order": along.order, "values": len(along.matrix)}
             for name, along in look.factors.items()
         },
         "random": look.anywhere.numbers(),
-        "contrast": look.contrast,
+        "order": look.order,
         "prediction": prediction(look)._asdict(),
     }

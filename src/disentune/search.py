@@ -68,8 +68,8 @@ class LedgerSearch(Searcher):
             self.planner.report(ours, Report(row["step"], row))
         self.planner.report(ours, Report(result["at_step"], None, result["outcome"]))
         self.listener(ours, result)
-        if result.get("note"):
-            self.listener(ours, {"lost": result["note"]})
+        for note in result.get("note", "").splitlines():
+            self.listener(ours, {"lost": note})
         self.stopping()  # so that the time limit is seen while every slot is busy
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:

@@ -220,6 +220,8 @@ class _Worker:
         self.status: Status = self.folder.status()
         self.started = self.checkpointed = self.polled = time.monotonic()
         self.watchdog = Watchdog(self.settings.retries.hang_after_s, self._hung)
+        self.notes: list[str] = []
+        """On damaged checkpoints."""
 
     def config(self) -> TrialConfig:
         if not self.segment.overrides:
@@ -237,6 +239,8 @@ class _Worker:
         self.watchdog.rest(OPENING_S)
         training = self._training()
         self.watchdog.hear()
+        for note in self.notes:
+            yield Report(training.step, note=note)
         best = Best(self.settings.objective, rows)
         ended = plateau(self.settings.stop.plateau, best)  # by rows whose writer died before it could say so
         if ended and training.step == watermark:
@@ -285,6 +289,7 @@ class _Worker:
             )
         for note in notes:
             self._set_status("running", cause=note)
+        self.notes = notes
         with _own_code():
             training = Training(config, state, self.settings.data.on_device)
         if training.contents:

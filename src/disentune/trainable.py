@@ -48,17 +48,19 @@ class SegmentTrainable(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        began, rows = time.monotonic(), []
+        began, rows, notes = time.monotonic(), [], []
         for report in self._reports:
             if report.row is not None:
                 rows.append(report.row)
+            if report.note:
+                notes.append(report.note)
             if report.outcome is not None or time.monotonic() - began > SLICE_S:
                 break
         return {
             "at_step": report.step,
             "rows": rows,
             "outcome": report.outcome,
-            "note": report.note,
+            "note": "\n".join(notes),
             tune.result.DONE: report.outcome is not None,
         }
 
