@@ -119,9 +119,12 @@ def test_a_damaged_checkpoint_costs_a_note_and_some_steps_but_no_row(segment):
     folder = segment.run.trial(part.trial_id)
     newest = folder.checkpoints.path(9)
     newest.write_bytes(newest.read_bytes()[:-7])
-    steps, outcome = steps_and_outcome(part)
-    assert steps[0] <= 9, "an undamaged one would go on with step 10"
-    assert outcome == "done"
+    reports = list(work(part))
+    assert [report.note for report in reports if report.note] == [
+        f"{newest} is damaged; the checkpoint before it is used"
+    ]
+    assert reports[0].step <= 9, "an undamaged one would go on with step 10"
+    assert reports[-1].outcome == "done"
     assert [row["step"] for row in folder.rows()] == [4, 8, 12]
     assert "is damaged" in folder.status().cause
 
@@ -701,7 +704,11 @@ def test_steps_that_are_trained_again_draw_nothing_again(segment, drawings):
     part = segment(settings=settings)
     for checkpoint in segment.run.trial(part.trial_id).checkpoints.folder.iterdir():
         checkpoint.write_bytes(b"damaged")
-    assert steps_and_outcome(part)[0][0] == 1
+    reports = list(work(part))
+    damaged = [report.note for report in reports if report.note]
+    assert damaged
+    assert all("is damaged; the checkpoint before it is used" in note for note in damaged)
+    assert next(report.step for report in reports if not report.note) == 1
     assert drawings == [4, 8, 12]
 
 
