@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart test check bench schema clean
+.PHONY: setup quickstart test faults check bench schema clean
 
 setup: $(VENV)/.ready
 
@@ -19,7 +19,10 @@ quickstart: setup  ## the paper's story in two or three minutes
 
 test: setup  ## every test: the quick ones on all cores, then those that start Ray or a compiler, two files at a time
 	$(BIN)/python -m pytest -m "not slow" -n auto
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --durations 20
+	$(BIN)/python -m pytest -m "slow and not faults" -n 2 --dist loadfile --durations 20
+
+faults: setup  ## real faults of every kind at random moments of a sweep on Ray; best as root
+	$(BIN)/python -m pytest tests/faults
 
 check: setup  ## what CI runs: style, types, tests
 	$(BIN)/ruff check
@@ -27,8 +30,11 @@ check: setup  ## what CI runs: style, types, tests
 	$(BIN)/mypy
 	$(MAKE) test
 
-bench: setup  ## measured ratios, each against a named rival in the same run
-	for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+bench: setup  ## measured ratios against named rivals, written to docs/benchmarks.md; BENCH_LONG=1 takes a quiet hour or two
+	missed=0; \
+	for file in benchmarks/bench_*.py; do echo "# $$file"; $(BIN)/python $$file || missed=1; done; \
+	if [ -n "$(BENCH_LONG)" ]; then $(BIN)/python benchmarks/bench_scale.py 100 12600 --keep || missed=1; fi; \
+	$(BIN)/python benchmarks/page.py && exit $$missed
 
 schema: setup  ## rewrites schemas/ from the classes
 	$(BIN)/python -m disentune.schema

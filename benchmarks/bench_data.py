@@ -14,19 +14,19 @@ import math
 import multiprocessing
 import os
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
-from ratios import gain, interleaved, verdict
+from ratios import Bench, Spread, interleaved
 
 from disentune import data, process
 from disentune.config import TrialConfig
@@ -104,12 +104,11 @@ def batches(read: Callable[[np.ndarray], object], size: int, times: int) -> Call
     return run
 
 
-def compared(what: str, ours: Callable, rival: Callable, sizes: tuple[int, int], times: int, rounds: int = 20) -> float:
-    """Prints both in ms a batch; how many times faster ours is."""
+def compared(ours: Callable, rival: Callable, sizes: tuple[int, int], times: int) -> tuple[Spread, dict[str, Any]]:
+    """How many times faster ours is, and both in ms a batch."""
     runs = (batches(read, size, times) for read, size in zip((ours, rival), sizes, strict=True))
-    mine, theirs, ratio = interleaved(*runs, rounds)
-    print(f"{what}: ours {1000 * mine / times:.2f} ms, rival {1000 * theirs / times:.2f} ms, {1 / ratio:.1f} x")
-    return 1 / ratio
+    mine, theirs, ratio = interleaved(*runs, rounds=20)
+    return ratio.inverse(), {"ours": 1000 * mine / times, "rival": 1000 * theirs / times, "unit": "ms"}
 
 
 # ---- XYSquares
@@ -146,16 +145,20 @@ def one_by_one(indices: np.ndarray) -> np.ndarray:
     return np.stack([by_numpy(index) for index in indices])
 
 
-def drawing() -> bool:
+def drawing(bench: Bench) -> None:
     squares = data.load("xysquares")
     sample = np.random.default_rng(0).integers(len(squares), size=BATCH)
     for rival in (one_by_one, tuned, filled):
         np.testing.assert_array_equal(squares.images(sample), rival(sample))
     sizes = (len(squares),) * 2
-    times_faster = compared("XYSquares drawn one by one", squares.images, one_by_one, sizes, times=4)
-    compared("XYSquares drawn one by one, tuned by hand", squares.images, tuned, sizes, times=4)
-    compared("XYSquares drawn into the batch, tuned by hand", squares.images, filled, sizes, times=4)
-    return gain("XYSquares one by one in NumPy / our batch", times_faster, DRAWING_GOAL)
+    rivals = {
+        "drawn one by one in NumPy": (one_by_one, DRAWING_GOAL),
+        "drawn one by one, tuned by hand": (tuned, None),
+        "drawn into the batch, tuned by hand": (filled, None),
+    }
+    for what, (rival, goal) in rivals.items():
+        ratio, sides = compared(squares.images, rival, sizes, times=4)
+        bench.ratio(f"256 images of XYSquares: {what} / ours", ratio, at_least=goal, **sides)
 
 
 # ---- the prepared set
@@ -176,15 +179,14 @@ def trial() -> TrialConfig:
     )
 
 
-def against_the_step() -> bool:
+def against_the_step(bench: Bench) -> None:
     training = Training(trial())
     progress, inputs, size = training.run(), training.inputs, len(training.data)
-    good = True
     for what, read in (("as bytes", training.data.images), ("as the network's input", inputs)):
         mine, step, share = interleaved(batches(read, size, times=10), lambda: next(progress), rounds=12)
-        print(f"mapped batch {what}: {100 * mine:.2f} ms; training step: {1000 * step:.0f} ms")
-        good &= verdict(f"mapped batch {what} / training step", share / 10, STEP_LIMIT)
-    return good
+        sides = {"ours": 100 * mine, "rival": 1000 * step, "unit": "ms"}
+        name = f"256 images of a mapped set, {what} / the conv64 step that they feed"
+        bench.ratio(name, share.times(0.1), at_most=STEP_LIMIT, **sides)
 
 
 def as_hdf5(images: np.ndarray, path: Path) -> h5py.Dataset:
@@ -194,7 +196,7 @@ def as_hdf5(images: np.ndarray, path: Path) -> h5py.Dataset:
     return file.create_dataset("data", data=images, **layout)
 
 
-def against_other_storage(folder: Path) -> None:
+def against_other_storage(bench: Bench, folder: Path) -> None:
     stored = open_bench(Frozen())
     rng = np.random.default_rng(1)
     few, many = (stored.images(np.sort(rng.choice(len(stored), count, replace=False))) for count in (4096, 65_536))
@@ -207,9 +209,11 @@ def against_other_storage(folder: Path) -> None:
         return np.stack([hdf5[index] for index in indices.tolist()])
 
     np.testing.assert_array_equal(from_hdf5(np.arange(5)), few[:5])
-    compared("HDF5, image by image", stored.images, from_hdf5, (len(stored), len(few)), times=2)
-    sizes = len(stored), len(loaded)
-    compared("bytes in memory (65,536 images)", stored.images, loaded.__getitem__, sizes, times=10)
+    ratio, sides = compared(stored.images, from_hdf5, (len(stored), len(few)), times=2)
+    bench.ratio("256 images: HDF5 with a gzipped chunk an image / ours, mapped", ratio, **sides)
+    ratio, sides = compared(stored.images, loaded.__getitem__, (len(stored), len(loaded)), times=10)
+    note = "the rival holds 65,536 images as bytes: 8 times the memory, in each process"
+    bench.ratio("256 images: bytes in memory / ours, mapped bits", ratio, **sides, note=note)
     hdf5.file.close()
 
 
@@ -239,7 +243,7 @@ def kilobytes(pid: int, field: str, mapping: str | None = None) -> int:
     return total
 
 
-def sharing() -> bool:
+def sharing(bench: Bench) -> None:
     spawning = multiprocessing.get_context("spawn")
     pipes = [spawning.Pipe() for _ in range(READERS)]
     readers = [spawning.Process(target=read_all, args=(theirs,)) for _, theirs in pipes]
@@ -265,8 +269,12 @@ def sharing() -> bool:
     print(f"{READERS} processes map {_mb(resident)} MB each; their shares (PSS): {_mb(shares)} MB")
     print(f"private pages of the map: {_mb(private)} MB; other memory grew by {_mb(grown)} MB")
     size_kb = os.path.getsize(path) / 1024
-    enough = verdict(f"PSS of {READERS} processes together / size of the set", sum(shares) / size_kb, SHARING_LIMIT)
-    return enough and verdict("private pages of the map / size of the set", sum(private) / size_kb, 0.01)
+    together = f"memory of the mapped set in {READERS} processes together / size of its file"
+    size_mb = size_kb * 1024 / 1e6
+    sides = {"ours": sum(shares) * 1024 / 1e6, "rival": size_mb, "unit": "MB"}
+    bench.ratio(f"{together} (PSS)", sum(shares) / size_kb, at_most=SHARING_LIMIT, **sides)
+    sides["ours"] = sum(private) * 1024 / 1e6
+    bench.ratio(f"{together} (private pages)", sum(private) / size_kb, at_most=0.01, **sides)
 
 
 def _mb(kilobytes: list[int]) -> str:
@@ -275,13 +283,15 @@ def _mb(kilobytes: list[int]) -> str:
 
 def main() -> None:
     process.prepare(threads=1, device="cpu")
-    good = [drawing()]
+    bench = Bench("data")
+    drawing(bench)
     with tempfile.TemporaryDirectory() as folder:
         use_root(folder, override=True)
         build(Path(folder))
-        good += [sharing(), against_the_step()]
-        against_other_storage(Path(folder))
-    sys.exit(not all(good))
+        sharing(bench)
+        against_the_step(bench)
+        against_other_storage(bench, Path(folder))
+    bench.close()
 
 
 if __name__ == "__main__":

@@ -6,11 +6,10 @@
    the 2-d kernel, zero-padded to the full size, then squared error. Decoder's output by rows and channels last.
 """
 
-import sys
 from collections.abc import Callable
 
 import torch
-from ratios import interleaved, verdict
+from ratios import Bench, interleaved
 from torch import Tensor
 
 from disentune import process
@@ -19,7 +18,7 @@ from disentune.recon import RECONS
 from disentune.training import Training
 
 STEP_LIMIT = 1.08
-FFT_LIMIT = 1 / 5
+FFT_GOAL = 5
 RADIUS = 31
 OVERLAP = {"name": "overlap", "kernel": "box", "radius": RADIUS, "alpha": (2 * RADIUS + 1) ** 2}
 BATCH = (256, 3, 64, 64)
@@ -73,24 +72,29 @@ def forward_backward(loss: Callable[[Tensor, Tensor], Tensor], layout: torch.mem
     return lambda: torch.autograd.grad(loss(output, target).sum(), output)[0]
 
 
-def whole_step() -> bool:
+def whole_step(bench: Bench) -> None:
     ours, rival, ratio = interleaved(step(OVERLAP), step({"name": "mse"}), rounds=40)
     print(f"step of conv64 at batch 256: overlap {1000 * ours:.0f} ms, mse {1000 * rival:.0f} ms")
-    return verdict("step with overlap / step with mse", ratio, STEP_LIMIT)
+    times = {"ours": 1000 * ours, "rival": 1000 * rival, "unit": "ms"}
+    bench.ratio("step with the overlap loss / step with squared error, batch 256", ratio, at_most=STEP_LIMIT, **times)
 
 
-def loss_alone(layout: str) -> bool:
+def loss_alone(bench: Bench, layout: str) -> None:
     functions = [forward_backward(loss, LAYOUTS[layout]) for loss in (by_matrices, by_fft)]
     torch.testing.assert_close(functions[0](), functions[1](), rtol=1e-3, atol=1e-3)
     ours, rival, ratio = interleaved(*functions, rounds=15)
-    print(f"loss and gradient, output {layout}: {1000 * ours:.1f} ms, by FFT {1000 * rival:.0f} ms, {1 / ratio:.1f} x")
-    return verdict(f"overlap / overlap by FFT, output {layout}", ratio, FFT_LIMIT)
+    print(f"loss and gradient, output {layout}: {1000 * ours:.1f} ms, by FFT {1000 * rival:.0f} ms")
+    times = {"ours": 1000 * ours, "rival": 1000 * rival, "unit": "ms"}
+    bench.ratio(f"the overlap loss by FFT / ours, output {layout}", ratio.inverse(), at_least=FFT_GOAL, **times)
 
 
 def main() -> None:
     process.prepare(threads=1, device="cpu")
-    good = [whole_step(), *(loss_alone(layout) for layout in LAYOUTS)]
-    sys.exit(not all(good))
+    bench = Bench("loss")
+    whole_step(bench)
+    for layout in LAYOUTS:
+        loss_alone(bench, layout)
+    bench.close()
 
 
 if __name__ == "__main__":

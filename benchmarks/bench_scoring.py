@@ -6,14 +6,13 @@ measured in turns with ours, on the same drawing of images as ours, so that the 
 of its six fits of trees is timed and taken six times. Counting votes is left out of its time.
 """
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from ratios import cpu_seconds, gain, taking_turns, verdict
+from ratios import Bench, cpu_seconds, taking_turns
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import mutual_info_score
@@ -113,8 +112,9 @@ def our_seconds(training: Training, metrics: list[str]) -> float:
     return time.process_time() - began
 
 
-def main() -> int:
+def main() -> None:
     process.prepare(threads=1, device="cpu")
+    bench = Bench("scoring")
     training = Training(trial([]))
     for _ in training.run(until=20):
         pass
@@ -130,12 +130,17 @@ def main() -> int:
         print(f"  {name:18} {seconds:8.1f}  ({PUBLISHED_ENCODES[name]:,} images, {fits[name]:.1f} s of fits)")
     print(f"an image encoded: {1e3 * cost['ours']:.3f} ms ours, {1e3 * cost['rival']:.3f} ms in batches of 64")
     print(f"ours, encoding included: {ours:.1f} s; a step of {BATCH}: {1e3 * cost['step']:.0f} ms")
-    good = gain("published / ours, six metrics", sum(published.values()) / ours, GOAL)
+    sides = {"ours": ours, "rival": sum(published.values()), "unit": "s"}
+    note = "the rival's time is computed from the measured cost of an image and of a fit"
+    ratio = sides["rival"] / ours
+    bench.ratio("six metrics: the published procedure / ours", ratio, at_least=GOAL, **sides, note=note)
     every = our_seconds(training, METRICS.names())
     print(f"ours, all {len(METRICS.names())} metrics: {every:.1f} s")
-    good &= verdict(f"all metrics / training of {STEPS:,} steps", every / (STEPS * cost["step"]), SHARE_OF_TRAINING)
-    return 0 if good else 1
+    whole = STEPS * cost["step"]
+    name, sides = f"all metrics / training of {STEPS:,} steps", {"ours": every, "rival": whole, "unit": "s"}
+    bench.ratio(name, every / whole, at_most=SHARE_OF_TRAINING, **sides)
+    bench.close()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

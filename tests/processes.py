@@ -3,12 +3,15 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -23,11 +26,11 @@ class Commands:
         self.environment = {**os.environ, "RAY_TMPDIR": ray_folder, "OMP_NUM_THREADS": "1", "COLUMNS": "160"}
         self.started: list[subprocess.Popen] = []
 
-    def start(self, *arguments: str) -> subprocess.Popen:
+    def start(self, *arguments: str, into: int | IO = subprocess.PIPE) -> subprocess.Popen:
         process = subprocess.Popen(
             [str(Path(sys.executable).with_name("disentune")), *arguments],
             cwd=self.folder, env=self.environment, text=True, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdout=into, stderr=subprocess.STDOUT,
         )  # fmt: skip
         self.started.append(process)
         return process
@@ -43,6 +46,27 @@ class Commands:
             cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True,
         )  # fmt: skip
         return json.loads(done.stdout)
+
+
+@contextlib.contextmanager
+def commands_in(folder: Path) -> Iterator[Commands]:
+    """Commands that leave nothing behind: no process and no file of a Ray session."""
+    ray_folder = tempfile.mkdtemp(prefix="dt-", dir="/tmp")  # short: a socket's path has at most 107 characters
+    made = Commands(folder, ray_folder)
+    try:
+        yield made
+    finally:
+        for process in made.started:
+            if process.poll() is None:
+                kill(family(process))
+            process.wait(timeout=PATIENCE_S)
+        left = [one for one in psutil.process_iter(["cmdline"]) if ray_folder in " ".join(one.info["cmdline"] or [])]
+        psutil.wait_procs(left, timeout=30)
+        kill(left)
+        for process in made.started:
+            if process.stdout:
+                process.stdout.close()
+        shutil.rmtree(ray_folder, ignore_errors=True)
 
 
 def family(process: subprocess.Popen) -> list[psutil.Process]:

@@ -14,9 +14,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from disentune import documents
 from disentune.config import TrialConfig
-from disentune.errors import ConfigError
+from disentune.errors import ConfigError, Unavailable
 from disentune.ledger import Run
 from disentune.plan import prepared, sources_of
+from disentune.planner import Planner
 from disentune.plugin import Source
 from disentune.settings import Resources
 from disentune.storage import place
@@ -27,6 +28,8 @@ and once trials have run there, for then such a node exists and may come back.""
 ANSWER_S, SHARED_S = 30.0, 10.0
 WAIT_S, REMIND_S = 60.0, 600.0
 """When nothing has run for so long the user is told why, and told again."""
+LOOK_S = 2.0
+"""How often a local Ray is looked at while nothing runs."""
 HEAD = "node:__internal_head__"
 
 
@@ -187,6 +190,28 @@ class Waiting(tune.Callback):
 
     def __reduce__(self) -> Any:
         """Tune pickles its callbacks at the start and never reads them back here."""
+        return (tune.Callback, ())
+
+
+class Alone(tune.Callback):
+    """Ends a session on a local Ray whose node has died with its workers: no other will ever come."""
+
+    def __init__(self, planner: Planner):
+        self.planner = planner
+        self.look_at = 0.0
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        now = time.monotonic()
+        if now < self.look_at or any(trial.status == "RUNNING" for trial in trials):
+            return
+        self.look_at = now + LOOK_S
+        if not nodes():
+            self.planner.trouble = Unavailable(
+                "Ray has died on this machine (its raylet was killed, perhaps for want of memory); nothing is lost but "
+                "the work since the last checkpoints: resume the run"
+            )
+
+    def __reduce__(self) -> Any:
         return (tune.Callback, ())
 
 

@@ -154,7 +154,7 @@ def _run_on_ray(
 
                 assert_shared(planner.run, planner.session)
             if not stop():
-                _fit(tune, planner, stop, listener, say, sources if address else ())
+                _fit(tune, planner, stop, listener, say, sources if address else (), alone=not address)
     except SystemExit:  # Ray's own answer to SIGTERM while it starts
         stop.stop(signal.SIGTERM.name)
 
@@ -172,8 +172,9 @@ def _fit(
     listener: Callable[[str, dict[str, Any]], None],
     say: Callable[[str], None],
     sources: Sequence[Source],
+    alone: bool,
 ) -> None:
-    from disentune.placement import JOIN_S, RETURN_S, Waiting, assert_feasible, homes
+    from disentune.placement import JOIN_S, RETURN_S, Alone, Waiting, assert_feasible, homes
     from disentune.search import Causes, Ends, LedgerSearch
     from disentune.trainable import SegmentTrainable
 
@@ -196,7 +197,7 @@ def _fit(
                 name=planner.run.path.name,
                 storage_path=scratch,
                 stop=Ends(search),
-                callbacks=[Causes(search), Waiting(settings.resources, say)],
+                callbacks=[Causes(search), Waiting(settings.resources, say), *([Alone(planner)] if alone else [])],
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=0),
                 verbose=0,

@@ -1,0 +1,24 @@
+"""Whatever happens to a sweep on Ray, it ends with the table of an undisturbed one; each case at one moment.
+
+`python -m faults.matrix` has more moments. Every pair of search and scheduler is killed in tests/test_planner.py, where
+Ray has no part.
+"""
+
+import pytest
+
+from faults.cases import CASES
+from faults.harness import Calms, can_mount, survive
+
+
+@pytest.fixture(scope="session")
+def calms(tmp_path_factory):
+    return Calms(tmp_path_factory.mktemp("calm"))
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
+def test_a_disturbed_sweep_ends_as_an_undisturbed_one(case, calms, tmp_path):
+    if case.mounts and not can_mount():
+        pytest.skip("needs root, to mount a disk")
+    survive(case, seed=0, calms=calms, folder=tmp_path)
