@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart test faults check bench schema clean
+.PHONY: setup quickstart test faults check bench audit schema clean
 
 setup: $(VENV)/.ready
 
@@ -35,6 +35,14 @@ bench: setup  ## measured ratios against named rivals, written to docs/benchmark
 	for file in benchmarks/bench_*.py; do echo "# $$file"; $(BIN)/python $$file || missed=1; done; \
 	if [ -n "$(BENCH_LONG)" ]; then $(BIN)/python benchmarks/bench_scale.py 100 12600 --keep || missed=1; fi; \
 	$(BIN)/python benchmarks/page.py && exit $$missed
+
+audit: $(VENV)/.audit  ## known holes in the packages that are pinned; asks the network
+	$(VENV)/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
+
+$(VENV)/.audit:
+	$(PYTHON) -m venv $(VENV)/audit
+	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	touch $@
 
 schema: setup  ## rewrites schemas/ from the classes
 	$(BIN)/python -m disentune.schema

@@ -69,6 +69,10 @@ class Cost:
     cpu_s: float
     memory_mb: float
 
+    @property
+    def note(self) -> str:
+        return f"{self.cpu_s:.1f} s of CPU, {self.memory_mb:.0f} MB"
+
 
 def cost(words: Sequence[str], folder: Path, variables: Mapping[str, str]) -> Cost:
     """Of a command that starts no processes worth counting."""
@@ -185,13 +189,13 @@ def measured(size: int) -> Measured:
 def tell(bench: Bench, size: int, found: Measured, smallest: int, least: Measured) -> None:
     what, walls = f"{size:,} trials", [1000 * pace.wall_s for pace in found.paces]
     wall, driver = statistics.fmean(walls), 1000 * statistics.fmean(pace.driver_s for pace in found.paces)
-    bench.number(f"{what}: to plan", found.plan.seconds, "s", note=f"{found.plan.memory_mb:.0f} MB")
+    bench.number(f"{what}: to plan", found.plan.seconds, "s", note=found.plan.note)
     note = f"before the kill {walls[0]:.0f}, after it {walls[1]:.0f}"
     bench.number(f"{what}: wall time a trial", wall, "ms", note=note)
     bench.number(f"{what}: driver's CPU time a trial", driver, "ms", at_most=DRIVER_LIMIT_MS)
     bench.number(f"{what}: driver's memory at most", found.memory_mb, "MB")
     for name, look in found.looks.items():
-        bench.number(f"{what}: disentune {name}", look.seconds, "s", note=f"{look.memory_mb:.0f} MB")
+        bench.number(f"{what}: disentune {name}", look.seconds, "s", note=look.note)
     if size > smallest:
         before = statistics.fmean(pace.wall_s for pace in least.paces)
         sides = {"ours": wall, "rival": 1000 * before, "unit": "ms"}

@@ -430,9 +430,10 @@ def test_the_environment_is_of_the_first_session_and_may_be_removed(run, tmp_pat
 def test_generations_are_kept_in_order_and_a_damaged_history_is_named(run):
     run.path.mkdir(parents=True)
     assert run.generations() == []
-    run.add_generation({"step": 1})
-    run.add_generation({"step": 2})
-    assert run.generations() == [{"step": 1}, {"step": 2}]
+    first, second = ({"population": "a", "step": step, "moves": {}} for step in (1, 2))
+    run.add_generation(first)
+    run.add_generation(second)
+    assert run.generations() == [first, second]
     (run.path / "population.json").write_text('{"step": 1}')
     with pytest.raises(ConfigError, match=r"population\.json is damaged .* restore it from a backup"):
         run.generations()

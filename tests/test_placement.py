@@ -6,9 +6,9 @@ import pytest
 
 from disentune import placement
 from disentune.config import TrialConfig
-from disentune.errors import ConfigError
+from disentune.errors import ConfigError, Unavailable
 from disentune.ledger import Run
-from disentune.placement import Homes, Node, Waiting, autoscaling_file, kinds, misfit
+from disentune.placement import Alone, Homes, Node, Waiting, autoscaling_file, kinds, misfit
 from disentune.settings import Resources
 
 HEAD = Node("head", "head", {"CPU": 0, placement.HEAD: 1})
@@ -205,6 +205,19 @@ def test_nothing_is_said_while_something_runs_or_nothing_waits(waiting):
     assert waiting(100, "pending") == 0
     assert waiting(500, "over") == 0
     assert waiting(501, "pending") == 1
+
+
+@pytest.mark.parametrize(("states", "ends"), [(["PENDING"], True), (["RUNNING", "PENDING"], False), ([], True)])
+def test_a_local_ray_without_its_node_is_not_waited_for_once_nothing_runs(monkeypatch, clock, states, ends):
+    planner, there = SimpleNamespace(trouble=None), [HEAD]
+    made = Alone(planner)
+    monkeypatch.setattr(placement, "nodes", lambda: there)
+    for moment in (100, 200):
+        clock.now = moment
+        assert planner.trouble is None
+        made.on_step_begin(0, [SimpleNamespace(status=state) for state in states])
+        there.clear()
+    assert isinstance(planner.trouble, Unavailable if ends else type(None))
 
 
 def config_of(name):

@@ -311,7 +311,9 @@ def test_a_trial_whose_data_or_framework_cannot_start_is_met_without_a_probe(swe
 
     monkeypatch.setattr(plan.Training, "_inputs", fail)
     read = sweep({"a": {}})
-    with pytest.raises(ConfigError, match=r"^arms\.a: its first trial fails here: ZeroDivisionError: in a plug-in$"):
+    with pytest.raises(
+        ConfigError, match=r"demo\.yaml:\d+ +arms\.a: its first trial fails here: ZeroDivisionError: in a plug-in$"
+    ):
         cost(read, make_plan(read, run), probe=False)
 
 
@@ -321,7 +323,9 @@ def test_a_trial_that_fails_in_the_probe_is_an_error_in_words(sweep, run, monkey
 
     monkeypatch.setattr(plan.Training, "_advance", fail)
     read = sweep({"a": {}})
-    with pytest.raises(ConfigError, match=r"^arms\.a: its first trial fails here: ZeroDivisionError: in a plug-in$"):
+    with pytest.raises(
+        ConfigError, match=r"demo\.yaml:\d+ +arms\.a: its first trial fails here: ZeroDivisionError: in a plug-in$"
+    ):
         cost(read, make_plan(read, run), probe=True)
 
 

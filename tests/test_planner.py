@@ -11,6 +11,7 @@ from disentune.ledger import Run, TrialFolder
 from disentune.planner import DOUBT_S, LEAVE_S, LONGEST_REST_S, STORAGE_FAULTS, STORAGE_S, Planner
 from disentune.results import read, write_parquet
 from disentune.segment import Report, work
+from disentune.suggest import Suggestions
 from disentune.sweepfile import read_sweep
 from simulator import (
     SCHEDULERS,
@@ -324,6 +325,43 @@ def test_a_folder_that_cannot_be_made_is_tried_again_later(faulty, monkeypatch):
             assert planner.next() is None
         assert isinstance(planner.trouble, Unavailable)
     assert planner.next() is not None
+
+
+@pytest.mark.parametrize(("number", "waits"), [(errno.EROFS, True), (errno.ENOSPC, True), (errno.ENOENT, False)])
+def test_a_verdict_that_cannot_be_written_is_written_later(faulty, monkeypatch, number, waits):
+    planner = faulty()
+
+    def fail(self, trial):
+        raise OSError(number, "not now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Planner, "_allowed", fail)
+        if waits:
+            assert planner.next() is None
+        else:  # a checkpoint to be copied is gone
+            with pytest.raises(FileNotFoundError):
+                planner.next()
+    assert not planner.trouble
+    assert planner.next() is not None
+
+
+def test_a_search_that_could_not_be_told_ends_the_driver(tmp_path, monkeypatch):
+    """Its journal may hold half an entry, which the next driver cuts off."""
+    run = Run(tmp_path / "runs" / "tiny" / "main")
+    with run.locked() as session:
+        planner = Planner(run, read_sweep(sweep_file(tmp_path, "optuna")), session)
+
+    def fail(self, *result):
+        raise OSError(errno.ENOSPC, "No space left")
+
+    def allowed(self, trial):
+        trial.folder.create(trial.config, trial.point.arms)
+        self._close(trial, "done", "scheduler.asha: stopped at step 0")
+
+    monkeypatch.setattr(Suggestions, "tell", fail)
+    monkeypatch.setattr(Planner, "_allowed", allowed)
+    with pytest.raises(OSError, match="No space left"):
+        planner.next()
 
 
 @pytest.mark.parametrize("row", [None, {"step": 0, "metrics": {}}])

@@ -1,10 +1,12 @@
 """Ray's edge in the driver, without a Ray session: what Tune is told, and what the planner hears."""
 
 import json
+import os
 import pickle
+from types import SimpleNamespace
 
 import pytest
-from ray import cloudpickle
+from ray import cloudpickle, tune
 from ray.air.execution._internal import RayActorManager
 from ray.exceptions import (
     ActorDiedError,
@@ -16,6 +18,9 @@ from ray.exceptions import (
     RayTaskError,
     WorkerCrashedError,
 )
+from ray.tune.callback import CallbackList
+from ray.tune.execution.tune_controller import TuneController
+from ray.tune.experiment import Trial
 from ray.tune.search import Searcher
 
 from disentune import search as search_module
@@ -249,32 +254,61 @@ def test_tune_without_help_gives_up_at_such_an_error():
         original(manager, manager, OutOfMemoryError("killed"))
 
 
-class FakeTrial:
-    def __init__(self, trial_id, path):
-        self.trial_id, self.pickled_error_file = trial_id, str(path)
+@pytest.fixture
+def trial(tmp_path):
+    """A trial of Tune's own, named `a`, and what it does with one that fails, without a Ray session."""
+    found = Trial("x", stub=True, trial_id="a")
+    found.storage = SimpleNamespace(trial_driver_staging_path=str(tmp_path))
+    found.status = Trial.RUNNING
+    return found
 
 
-def test_tune_s_file_tells_the_search_what_happened(edge, tmp_path):
+def fail(trial, search, error, *before):
+    """As Tune's controller does when a worker ends; callbacks `before` ours hear of it first."""
+    silent = SimpleNamespace(on_trial_error=lambda *told: None, on_trial_complete=search.on_trial_complete)
+    controller = SimpleNamespace(
+        _callbacks=CallbackList([*before, Causes(search)]), _scheduler_alg=silent, _search_alg=silent, _iteration=1,
+        _trials=[], _schedule_trial_stop=lambda *told, **more: None,
+    )  # fmt: skip
+    TuneController._process_trial_failure(controller, trial, error)
+
+
+def test_tune_tells_the_search_what_happened(edge, trial):
     search, news, _ = edge
     search.suggest("a")
-    path = tmp_path / "error.pkl"
-    path.write_bytes(cloudpickle.dumps(raised(OSError(28, "No space left on device"))))
-    search.on_trial_complete("a", None, error=True)
-    assert "a" in search.segments, "why is not known yet"
-    Causes(search).on_trial_error(1, [], FakeTrial("a", path))
+    fail(trial, search, raised(OSError(28, "No space left on device")))
     assert "could not use the storage at step 0" in news[-1][1]["lost"]
     assert search.segments == {}
+    assert search_module._raised == {}, "what was told is forgotten"
 
 
-@pytest.mark.parametrize("content", [None, b"nonsense"])
-def test_an_error_that_cannot_be_read_is_a_lost_worker(edge, tmp_path, content):
+class Swap(tune.Callback):
+    """Someone else's file in the place of Tune's, in a folder that every user of the machine may write to."""
+
+    def __init__(self, path, mark):
+        self.path, self.mark = path, mark
+
+    def on_trial_error(self, iteration, trials, trial, **info):
+        assert self.path.exists(), "Tune has written it by now"
+        self.path.write_bytes(pickle.dumps(self))
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.mark}",)
+
+
+def test_what_stands_in_tune_s_file_is_never_unpickled(edge, trial, tmp_path):
     search, news, _ = edge
     search.suggest("a")
-    path = tmp_path / "error.pkl"
-    if content:
-        path.write_bytes(content)
-    Causes(search).on_trial_error(1, [], FakeTrial("a", path))
-    assert "lost its worker at step 0 and goes on from there: an error that cannot be read" in news[-1][1]["lost"]
+    fail(trial, search, Ended(OutOfMemoryError("killed")), Swap(tmp_path / "error.pkl", tmp_path / "run"))
+    assert news[-1][1]["lost"].endswith("killed")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_error_that_nobody_tells_is_a_lost_worker(edge):
+    search, news, _ = edge
+    search.suggest("a")
+    Causes(search).on_trial_error(1, [], SimpleNamespace(trial_id="a"))
+    assert "lost its worker at step 0 and goes on from there: an error that Ray did not tell" in news[-1][1]["lost"]
 
 
 def test_a_driver_whose_run_was_taken_over_starts_nothing_more(edge, monkeypatch):

@@ -2,8 +2,8 @@
 
 import time
 import zipfile
-import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -19,8 +19,6 @@ from disentune.plugin import Metric, Table
 
 ARRAYS = ("codes", "factors", "logvars", "images")
 HOW_TO_SAVE = 'np.savez("codes.npz", codes=codes, factors=factors)'
-UNREADABLE = (OSError, ValueError, EOFError, SyntaxError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
-"""What NumPy and zipfile raise for files that are damaged or something else."""
 GIVES = {"factors": "factors", "logvars": "logvars", "distance": "images"}
 """Which array serves which of `Metric.needs`; the rest takes a trained model."""
 FEW = 100
@@ -115,19 +113,25 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         return {name: _array(path, file, name) for name in file.files}
 
 
-def _opened(path: Path) -> Any:
-    try:
-        if path.is_file() and not zipfile.is_zipfile(path):
-            raise DataError(f"{path} must be a whole .npz, but is none; save arrays with {HOW_TO_SAVE}")
-        return np.load(path, allow_pickle=False)
-    except UNREADABLE as error:
-        raise DataError(f"{path} cannot be read: {_why(error)}; save arrays with {HOW_TO_SAVE}") from None
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    with ExitStack() as stack:
+        try:
+            if path.is_file() and not zipfile.is_zipfile(path):
+                raise DataError(f"{path} must be a whole .npz, but is none; save arrays with {HOW_TO_SAVE}")
+            stream = stack.enter_context(path.open("rb"))  # NumPy leaves its own open when it fails
+            file = stack.enter_context(np.load(stream, allow_pickle=False))
+        except DataError:
+            raise
+        except Exception as error:  # damage of all kinds, by which zipfile raises errors of all kinds
+            raise DataError(f"{path} cannot be read: {_why(error)}; save arrays with {HOW_TO_SAVE}") from None
+        yield file
 
 
 def _array(path: Path, file: Mapping[str, Any], name: str) -> np.ndarray:
     try:
         array = file[name]
-    except UNREADABLE as error:
+    except Exception as error:  # NumPy parses a header as Python, which raises errors of all kinds
         raise DataError(f"{path}: {name} cannot be read: {_why(error)}") from None
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: {name} must be an array, as np.savez writes it")

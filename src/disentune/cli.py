@@ -1,5 +1,6 @@
 """The command line: list, plan, run, resume, status, results, report, inspect, sync, score, data, train and more."""
 
+import io
 import json
 import os
 import shlex
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from disentune import cli_cluster, cli_data, cli_inspect, cli_report, cli_submit, cli_wandb
 from disentune.errors import CRASHED, INTERRUPTED, UNAVAILABLE, WRONG_INPUT, ConfigError, DisentuneError, Unavailable
@@ -71,11 +73,15 @@ def main() -> None:
     """Entry point. Exit codes: 0 done, 1 some trials failed, 2 wrong input, 130 interrupted, 70 a crash of our own, 75
     the storage does not answer."""
     sys.path.append(os.getcwd())  # for a user's own plug-ins, as with `python -m`
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not be text, nor the terminal UTF-8
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a sweep runs, both just end the command
     try:
         app()
     except DisentuneError as error:
-        err.print(str(error), markup=False)
+        from disentune.environment import without_secrets
+
+        err.print(without_secrets(str(error)), markup=False)
         sys.exit(UNAVAILABLE if isinstance(error, Unavailable) else WRONG_INPUT)
     except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -88,7 +94,9 @@ def main() -> None:
         err.print("interrupted; a run that had begun goes on with: disentune resume RUN")
         sys.exit(INTERRUPTED)
     except Exception:  # a bug, or the cluster's trouble: a supervisor goes on from the ledger
-        traceback.print_exc()
+        from disentune.environment import without_secrets
+
+        err.print(without_secrets(traceback.format_exc()), markup=False, end="")
         sys.exit(CRASHED)
 
 
@@ -269,16 +277,21 @@ def _unplannable(sweep: Path, error: ConfigError) -> dict[str, Any]:
     return {"sweep": sweep.stem, **counts, "arms": [], "problems": problems}
 
 
+MOST_SLOTS = 1_000_000
+"""Of one machine, however little a trial claims to take."""
+
+
 def _show_plan(planned: Any, estimate: Any, run: Any, sweep: Any, predictions: dict[str, str] | None = None) -> None:
     from disentune.display import show_plan
 
-    slots = int((os.cpu_count() or 1) // sweep.settings.resources.cpu) if not sweep.settings.resources.gpu else None
+    resources = sweep.settings.resources
+    slots = int(min((os.cpu_count() or 1) // resources.cpu, MOST_SLOTS)) if not resources.gpu else None
     show_plan(
         out,
         planned,
         estimate,
         shown(run.path),
-        min(slots, sweep.settings.resources.concurrent or slots) if slots else None,
+        min(slots, resources.concurrent or slots) if slots else None,
         predictions,
     )
 
@@ -392,7 +405,7 @@ def _summary(run: Any) -> None:
     objective = results.objective_or_default(loaded)
     if not loaded.rows.empty:
         table = results.aggregate(loaded, None, objective.metric)
-        out.print(f"\n[bold]{objective.metric}[/], last value of each trial, over seeds:")
+        out.print(f"\n[bold]{escape(objective.metric)}[/], last value of each trial, over seeds:")
         out.print(frame_table(table, list(table.columns), 30))
         _show_failures(loaded)
         out.print(f"\nfigure: {shown(_figure(loaded, objective))}", markup=False)
@@ -525,7 +538,7 @@ def _show_results(loaded: Any, by: list[str] | None, metric: str | None, at: At,
         frame = tables.aggregate(loaded, by or None, chosen, at.value)
         frame.insert(0, "#", range(1, len(frame) + 1))
         columns = list(frame.columns)
-    out.print(f"[bold]{chosen}[/], {at.value} value of each trial")
+    out.print(f"[bold]{escape(chosen)}[/], {at.value} value of each trial")
     out.print(frame_table(frame, list(dict.fromkeys(columns))))
     if not trials and metric is None:
         _show_overview(tables.overview(loaded, by or None, chosen, at.value))

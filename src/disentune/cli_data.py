@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from disentune.errors import ConfigError, DataError
@@ -56,7 +57,8 @@ def list_(root: Root = None, as_json: AsJson = False) -> None:
     for one in listing:
         factors = ", ".join(map(str, one["factor_sizes"]))
         shape = " x ".join(map(str, one["shape"]))
-        table.add_row(one["name"], f"{one['images']:,}" if one["images"] else "", shape, factors, one["state"])
+        images = f"{one['images']:,}" if one["images"] else ""
+        table.add_row(one["name"], images, shape, factors, escape(one["state"]))
     out.print(table)
     out.print("\nparameters of each: disentune list datasets", markup=False)
 

@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from disentune.errors import ConfigError
 from disentune.terminal import AsJson, out, print_json, progress_bar, shown
 
 MOST_DETAILED = 3
 """Worlds of which every factor is listed without being asked for."""
+MOST_LINES = 1_000_000
 LEARNT_LINES = 100
 """Along each factor of a trained model: the paper's."""
 
@@ -25,7 +27,9 @@ def inspect(
         list[str] | None,
         typer.Option("--set", help="Change a key: spacing=4, recon.radius=31; of a sweep as for run. May be repeated."),
     ] = None,
-    lines: Annotated[int | None, typer.Option(min=1, help="Random lines along each factor; default: 64.")] = None,
+    lines: Annotated[
+        int | None, typer.Option(min=1, max=MOST_LINES, help="Random lines along each factor; default: 64.")
+    ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Along every line there is, instead of random ones.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Which lines and random images are looked at.")] = 0,
     rank: Annotated[bool, typer.Option("--rank", help="The best order first.")] = False,
@@ -183,7 +187,7 @@ def _show(worlds: list[Any], looks: list[Any], detailed: bool) -> None:
     for seen, look in zip(worlds, looks, strict=True):
         predicted = prediction(look)
         arms = f"{', '.join(seen.arms)}: " if seen.arms else ""
-        out.print(f"\n[bold]{arms}{seen.title}[/]: {predicted.sentence}")
+        out.print(f"\n[bold]{escape(arms + seen.title)}[/]: {predicted.sentence}")
         if detailed:
             out.print(frame_table(_details(look)))
         for reason in predicted.reasons:

@@ -77,7 +77,7 @@ class When(Frozen):
     @field_validator("every", mode="before")
     @classmethod
     def _steps_or_end(cls, every: Any) -> Any:
-        if every in (None, "end") or (isinstance(every, int | float) and every >= 1 and every == int(every)):
+        if every in (None, "end") or (isinstance(every, int | float) and every >= 1 and every % 1 == 0):
             return every
         raise ValueError(f"must be a number of steps >= 1, or end, got {every!r}")
 

@@ -94,6 +94,7 @@ class _Reader:
                 self._complain(line, "a key must be a plain word")
                 continue
             key = str(key_node.value)
+            self._assert_text(key, line)
             if key in mapping:
                 self._complain(line, f"'{key:.60}' stands here twice; keep one")
             if key_node.tag == f"{STANDARD}merge":
@@ -104,6 +105,7 @@ class _Reader:
 
     def _scalar(self, node: ScalarNode, line: int) -> Any:
         kind, text = str(node.tag).removeprefix(STANDARD), str(node.value)
+        self._assert_text(text, line)
         if kind not in _CONSTRUCT and kind not in _WITHOUT_TAG:
             self._complain(line, f"{_spelled(node)} is a tag, and tags are not read; write the value without it")
             return text
@@ -112,6 +114,11 @@ class _Reader:
         except (KeyError, ValueError):
             self._complain(line, f"'{text:.60}' is not a text, number, true, false or null; put quotes around it")
             return text
+
+    def _assert_text(self, text: str, line: int) -> None:
+        """By an escape it may hold half a character, which no file, table or terminal takes."""
+        if found := _HALVES.search(text):
+            self._complain(line, f"character U+{ord(found[0]):04X} cannot stand in a text")
 
     def _complain(self, line: int, text: str) -> None:
         self.problems.append(Problem(f"{self.document.file}:{line}", text))
@@ -145,6 +152,7 @@ _CONSTRUCT: dict[str, Any] = {
 }
 _WITHOUT_TAG = ("timestamp", "merge", "value")
 """Kinds that plain words such as 2020-01-01, << and = have in YAML, and that we do not read."""
+_HALVES = re.compile("[\ud800-\udfff]")
 
 
 def _said(error: MarkedYAMLError) -> str:

@@ -2,12 +2,17 @@
 
 import os
 import platform
+import re
 import subprocess
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 PACKAGES = ("disentune", "torch", "numpy", "scikit-learn", "scipy", "ray", "optuna", "pandas", "pyarrow")
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+"""In the name of a variable; a value that is a path is none."""
+SHORTEST_SECRET = 8
 
 
 def environment() -> dict[str, Any]:
@@ -38,6 +43,14 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
     changed = [f"{name} {old[name]} -> {new.get(name)}" for name in old if old[name] != new.get(name)]
     devices = [key for key in ("python", "cpu", "gpus") if key in then and then[key] != now[key]]
     return changed + [f"{key} {then[key]} -> {now[key]}" for key in devices]
+
+
+def without_secrets(text: str, variables: Mapping[str, str] = os.environ) -> str:
+    """A text that may have come from anywhere, such as an exception's, without the keys and tokens of this process."""
+    hidden = [value for name, value in variables.items() if _SECRET.search(name) and len(value) >= SHORTEST_SECRET]
+    for value in sorted(hidden, key=len, reverse=True):
+        text = text if value.startswith(("/", "~")) else text.replace(value, "***")
+    return text
 
 
 def _version(package: str) -> str | None:

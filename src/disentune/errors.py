@@ -1,5 +1,6 @@
 """The errors that users meet, the exit codes of commands, and the one way to word an unknown name."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -37,8 +38,13 @@ class ConfigError(DisentuneError):
 
 
 def _by_file_and_line(problem: Problem) -> tuple[str, int, str]:
-    file, _, line = problem.where.rpartition(":")
-    return (file, int(line), problem.text) if line.isdigit() else (problem.where, 0, problem.text)
+    return *file_and_line(problem.where), problem.text
+
+
+def file_and_line(where: str) -> tuple[str, int]:
+    """`sweeps/x.yaml:7` apart; line 0 of what names none."""
+    found = re.fullmatch(r"(.*):([0-9]{1,9})", where, re.DOTALL)
+    return (found[1], int(found[2])) if found else (where, 0)
 
 
 class Unavailable(ConfigError):

@@ -7,15 +7,21 @@ import torch
 from torch import nn
 
 M = TypeVar("M", bound=nn.Module)
+MOST_WEIGHTS = 200_000_000
+"""Of a network: 0.8 GB, and four times as much in training. Those of the papers have a few million."""
 
 
 def initialised(build: Callable[[], M], generator: torch.Generator) -> M:
     """Weights Xavier-normal (Glorot & Bengio, AISTATS 2010, Eq. 12, as a normal law), biases 0.
 
-    On the meta device, torch's own initialisation neither costs time nor draws from the global generator.
+    On the meta device, torch's own initialisation neither costs time nor draws from the global generator; a network
+    that no machine would hold is refused there, with a ValueError.
     """
     with torch.device("meta"):
         module = build()
+    weights = sum(parameter.numel() for parameter in module.parameters())
+    if weights > MOST_WEIGHTS:
+        raise ValueError(f"a network may have {MOST_WEIGHTS:,} weights, but this one has {weights:,}; make it smaller")
     module.to_empty(device="cpu")
     for parameter in module.parameters():
         if parameter.dim() > 1:

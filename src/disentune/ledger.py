@@ -10,11 +10,12 @@ import hashlib
 import io
 import itertools
 import json
+import math
 import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,9 +24,9 @@ from typing import Any, BinaryIO, Literal, get_args
 import torch
 
 from disentune import documents, lease, storage
-from disentune.config import Invalid, TrialConfig
+from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, Invalid, TrialConfig
 from disentune.environment import environment
-from disentune.errors import ConfigError, TrialError, Unavailable, did_you_mean
+from disentune.errors import ConfigError, TrialError, Unavailable, did_you_mean, first_line
 from disentune.settings import Settings
 from disentune.storage import (
     TRANSIENT,
@@ -107,11 +108,37 @@ def _steps(folder: Place, suffix: str) -> list[int]:
     return sorted(int(number) for number in numbers if number.isdecimal())
 
 
+def _parsed(data: bytes) -> Any:
+    """JSON. Half a character, as an exception may hold it, is spelled out: no file, table or terminal takes it."""
+    content = json.loads(data)
+    return _spelled(content) if b"\\ud" in data.lower() else content
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, list):
+        return [_spelled(item) for item in value]
+    return {_spelled(key): _spelled(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
 def _row(line: bytes) -> dict[str, Any]:
-    row = json.loads(line)
-    if not isinstance(row, dict) or type(row.get("step")) is not int or not isinstance(row.get("metrics"), dict):
+    row = _parsed(line)
+    if not isinstance(row, dict) or not _is_whole(row.get("step")) or not isinstance(row.get("metrics"), dict):
         raise ValueError("a row has a step and metrics")
+    if not all(value is None or _is_number(value) for value in row["metrics"].values()):
+        raise ValueError("metrics are numbers")
+    if not all(isinstance(row.get(part, {}), dict) for part in ("overrides", "clock", "details", "scored", "notes")):
+        raise ValueError("the parts of a row are mappings")
     return row
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or (type(value) is int and -(2**63) <= value < 2**63)
 
 
 def _united(*texts: bytes) -> bytes:
@@ -133,7 +160,7 @@ def read_json(path: Place, remedy: str, kind: type = dict, default: Any = None) 
     """A JSON file of the ledger; a damaged one is an error that says what to do. A missing one is too, unless there is
     a default."""
     try:
-        content = json.loads(read_bytes(path))
+        content = _parsed(read_bytes(path))
     except FileNotFoundError as error:
         if default is not None:
             return default
@@ -181,7 +208,13 @@ class Checkpoints:
         digest, _, payload = rest.partition(b"\n")
         if magic + b"\n" != MAGIC or hashlib.sha256(payload).hexdigest().encode() != digest:
             raise TrialError(f"{self.path(step)} is damaged")
-        return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+        try:
+            state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+        except Exception as error:  # a file that was made to look right fails in any way; nothing of it is run
+            raise TrialError(f"{self.path(step)} is no checkpoint of ours ({first_line(error)})") from None
+        if not isinstance(state, dict):
+            raise TrialError(f"{self.path(step)} is no checkpoint of ours, but holds a {type(state).__name__}")
+        return state
 
     def newest(self) -> tuple[int, dict[str, Any] | None, list[str]]:
         """Step and state of the newest sound checkpoint (0, None without one), and a note on each damaged one.
@@ -254,6 +287,40 @@ def is_final(status: Status, steps: int, settings: Settings) -> bool:
     return status.final
 
 
+_STATUS_KINDS: dict[str, Callable[[Any], bool]] = {
+    "state": lambda value: value in get_args(State),
+    "step": _is_whole,
+    "cause": lambda value: isinstance(value, str),
+    "attempts": _is_whole,
+    "node": lambda value: isinstance(value, str),
+    "seconds": lambda value: _is_number(value) and math.isfinite(value),
+    "contents": lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value),
+    "faults": lambda value: isinstance(value, dict) and all(map(_is_whole, value.values())),
+    "node_id": lambda value: isinstance(value, str),
+}
+
+
+def _damage(config: dict[str, Any], arms: list[Any]) -> str:
+    """What tables and plans cannot do with a recorded config; empty when they can. Its values are checked when the
+    trial is to run: until then a plug-in of the user's own need not be there."""
+    sections = (*PLUGIN_SECTIONS, *PLAIN_SECTIONS)
+    if not all(isinstance(arm, str) for arm in arms):
+        return "its arms must be names"
+    if strange := sorted(config.keys() - {*SECTIONS, "seed"}):
+        return f"it has no section {strange[0]!r:.60}"
+    if wrong := [section for section in sections if not isinstance(config.get(section), dict)]:
+        return f"`{wrong[0]}` must be a mapping"
+    if unnamed := [section for section in PLUGIN_SECTIONS if not isinstance(config[section].get("name"), str)]:
+        return f"`{unnamed[0]}` must have a name"
+    if not _is_whole(config.get("seed")) or not _is_whole(config["training"].get("steps")):
+        return "`seed` and `training.steps` must be whole numbers"
+    try:
+        json.dumps(config, allow_nan=False)
+    except ValueError:
+        return "a number in it is not finite"
+    return ""
+
+
 class TrialFolder:
     """One trial on disk."""
 
@@ -282,6 +349,8 @@ class TrialFolder:
             raise ConfigError(f"{path} is missing; {remedy}")
         if not isinstance(content.get("config"), dict) or not isinstance(content.get("arms"), list):
             raise ConfigError(f"{path} is damaged (it must hold `config` and `arms`); {remedy}")
+        if damage := _damage(content["config"], content["arms"]):
+            raise ConfigError(f"{path} is damaged ({damage}); {remedy}")
         return content
 
     def arms(self) -> tuple[str, ...]:
@@ -312,8 +381,8 @@ class TrialFolder:
             status = Status(**read_json(path, remedy, default={}))
         except TypeError as error:
             raise ConfigError(f"{path} is damaged ({error}); {remedy}") from None
-        if status.state not in get_args(State) or type(status.step) is not int:
-            raise ConfigError(f"{path} is damaged (state {status.state!r}, step {status.step!r}); {remedy}")
+        if wrong := [key for key, is_right in _STATUS_KINDS.items() if not is_right(getattr(status, key))]:
+            raise ConfigError(f"{path} is damaged ({wrong[0]} {getattr(status, wrong[0])!r:.60}); {remedy}")
         return status
 
     def set_status(self, status: Status) -> None:
@@ -497,6 +566,16 @@ class TrialFolder:
 # ---- runs
 
 
+def _is_generation(entry: Any) -> bool:
+    if not isinstance(entry, dict) or not isinstance(entry.get("population"), str) or not _is_whole(entry.get("step")):
+        return False
+    moves = entry.get("moves")
+    return isinstance(moves, dict) and all(
+        isinstance(move, dict) and isinstance(move.get("source"), str) and isinstance(move.get("values"), dict)
+        for move in moves.values()
+    )
+
+
 @dataclass(frozen=True)
 class Run:
     """One run of a sweep on disk: `runs/<sweep>/<run>/`."""
@@ -592,7 +671,11 @@ class Run:
 
     def environment(self) -> dict[str, Any]:
         """Of the run's first session; empty when the file was removed."""
-        return read_json(self.path / "environment.json", "remove it: it only records versions", default={})
+        path, remedy = self.path / "environment.json", "remove it: it only records versions"
+        found = read_json(path, remedy, default={})
+        if not isinstance(found.get("packages", {}), dict):
+            raise ConfigError(f"{path} is damaged (`packages` must be a mapping); {remedy}")
+        return found
 
     # generations of population based training
 
@@ -603,7 +686,10 @@ class Run:
     def generations(self) -> list[dict[str, Any]]:
         """Committed decisions, oldest first: {population, step, moves: {trial_id: {source, values}}}."""
         remedy = "restore it from a backup: the population's history is in it"
-        return read_json(self._population_path, remedy, list, default=[])
+        generations = read_json(self._population_path, remedy, list, default=[])
+        if not all(map(_is_generation, generations)):
+            raise ConfigError(f"{self._population_path} is damaged (each entry has a step and moves); {remedy}")
+        return generations
 
     def add_generation(self, generation: Mapping[str, Any]) -> None:
         write_json(self._population_path, [*self.generations(), dict(generation)])

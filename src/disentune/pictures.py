@@ -157,6 +157,7 @@ def from_bytes(data: bytes) -> Pictures:
             distances = {name: file[f"distances_{place}"] for place, name in enumerate(factors)}
             pictures = Pictures(distances=distances, **{name: file[name] for name in _ARRAYS})
         _assert_shapes(pictures)
+        "".join(factors).encode()  # no half of a character
     except Exception as error:  # a damaged archive fails in a dozen ways, and none is worth a page
         raise DataError(f"these are no pictures, or damaged ones: {type(error).__name__}: {error}") from None
     return pictures
@@ -170,7 +171,10 @@ def _assert_shapes(pictures: Pictures) -> None:
         and frames.shape[2:] == images.shape[1:]
         and len(frames) in (0, rows)
         and {images.dtype, pictures.reconstructions.dtype, frames.dtype} == {np.dtype(np.uint8)}
-        and pictures.kl.shape == (rows,)
+        and {array.dtype.kind for array in (pictures.kl, pictures.spans, *matrices)} == {"f"}
+        and pictures.latents.dtype.kind == "i"
+        and 0 not in (*images.shape[1:], *frames.shape[1:], *(m.shape[-1] for m in matrices))
+        and pictures.latents.shape == pictures.kl.shape == (rows,)
         and pictures.spans.shape == (rows, 2)
         and (images.ndim, frames.ndim) == (4, 5)
         and max(len(images), rows, frames.shape[1], *(m.shape[-1] for m in matrices), 0) <= MOST_SHOWN

@@ -17,7 +17,7 @@ from disentune.data.preparing import assert_obtainable
 from disentune.data.store import about_of, is_root_set, root, use_root
 from disentune.data.stored import contents
 from disentune.environment import differences, environment
-from disentune.errors import ConfigError, DataError
+from disentune.errors import ConfigError, DataError, Problem
 from disentune.evaluation import evaluated
 from disentune.ledger import Run, Status, TrialFolder, is_final
 from disentune.plugin import AutoEncoder, Source
@@ -272,7 +272,8 @@ def cost(sweep: SweepFile, plan: Plan, probe: bool) -> Cost:
             disk += trials * _checkpoint_size(training.model if training else built_model(config)) * kept
             seconds += trials * _trial_seconds(training) if probe and training else 0
         except Exception as error:  # a model too large, or a user's own plug-in, may fail in any way
-            raise ConfigError(f"arms.{arm}: its first trial fails here: {_first_line(error)}") from error
+            text = f"arms.{arm}: its first trial fails here: {_first_line(error)}"
+            raise ConfigError(f"{sweep.file} cannot run", [Problem(sweep.where[f"arms.{arm}"], text)]) from error
     return Cost(seconds * share if probe else None, int(disk))
 
 

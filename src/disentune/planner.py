@@ -158,13 +158,15 @@ class Planner:
         for trial in list(self.open):
             if trial.active or trial.rests_until > now or self._is_over(trial):
                 continue
-            until = self._allowed(trial)
-            if until is not None:
-                try:
+            try:
+                until = self._allowed(trial)
+                if until is not None:
                     return self._segment(trial, until)
-                except (OSError, Unavailable):  # its folder cannot be made now, nor could another's
-                    self._count_storage(trial)
-                    return None
+            except (OSError, Unavailable) as error:
+                if trial.history.ended or isinstance(error, FileNotFoundError):
+                    raise  # the search could not be told, which only a new driver can mend; or a checkpoint is gone
+                self._count_storage(trial)  # its folder cannot be written now, nor could another's
+                return None
         return None
 
     @property

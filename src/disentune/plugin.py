@@ -13,7 +13,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeV
 
 import numpy as np
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from torch import Tensor, nn
 
 from disentune.errors import unknown
@@ -32,8 +32,16 @@ def _integral(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Count = Annotated[int, BeforeValidator(_integral)]
+def _in_int64(value: int) -> int:
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("must lie between -2**63 and 2**63, as tables hold no larger whole numbers")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_integral)]
 """A whole number; `1e5` counts as one."""
+Count = Annotated[Whole, AfterValidator(_in_int64)]
+"""One that a table can hold."""
 
 
 def spelled_out(value: Any) -> Any:
@@ -404,7 +412,7 @@ class Catalogue(Generic[P]):
         module, _, attribute = path.partition(":")
         try:
             plugin = getattr(importlib.import_module(module), attribute)
-        except Exception as error:  # a user's module may fail in any way while it is imported
+        except (Exception, SystemExit) as error:  # a user's module may fail in any way while it is imported
             raise ValueError(f"cannot import '{path}': {type(error).__name__}: {error}") from error
         if not isinstance(plugin, self.record):
             raise ValueError(f"'{path}' must be a {self.record.__name__}, but is a {type(plugin).__name__}")

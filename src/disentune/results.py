@@ -159,7 +159,7 @@ def _metric_columns(records: list[Record], rows: list[dict[str, Any]]) -> dict[s
 
 def _typed(values: list[Any]) -> Any:
     """An array of the narrowest type that holds the values; null and absent are both missing."""
-    kinds = {type(value) for value in values if value is not None}
+    kinds = {type(value) if not _is_huge(value) else str for value in values if value is not None}
     complete = None not in values
     if kinds == {bool}:
         return pd.array(values, dtype="bool" if complete else "boolean")
@@ -168,6 +168,11 @@ def _typed(values: list[Any]) -> Any:
     if kinds <= {int, float}:
         return np.array([_number(value) for value in values], dtype=float)
     return pd.Series(_texts(values)).array
+
+
+def _is_huge(value: Any) -> bool:
+    """A whole number that no column of numbers holds."""
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _texts(values: list[Any]) -> list[str | None]:

@@ -2,20 +2,20 @@
 
 import json
 import os
-import pickle
 import re
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import ray
 from ray import tune
 from ray.air.execution._internal import RayActorManager
 from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayError, RayTaskError
+from ray.tune.experiment import Trial
 from ray.tune.search import Searcher
 
 from disentune.config import TrialConfig
+from disentune.environment import without_secrets
 from disentune.errors import ConfigError
 from disentune.planner import Planner
 from disentune.segment import Preempted, Report, Superseded, Unclean
@@ -120,7 +120,7 @@ class Ends(tune.Stopper):
 
 
 class Causes(tune.Callback):
-    """Tells the search what runs, and why Ray ended a segment, which Tune itself keeps to a file."""
+    """Tells the search what runs, and why Ray ended a segment."""
 
     def __init__(self, search: LedgerSearch):
         self.search = search
@@ -129,10 +129,7 @@ class Causes(tune.Callback):
         self.search.running = any(trial.status == "RUNNING" for trial in trials)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        try:
-            error = pickle.loads(Path(trial.pickled_error_file).read_bytes())
-        except Exception as problem:  # whatever was raised, and cannot be made again here
-            error = RayError(f"an error that cannot be read ({problem})")
+        error = _raised.pop(trial.trial_id, None) or RayError("an error that Ray did not tell")
         self.search.on_trial_error(trial.trial_id, error)
 
     def __reduce__(self) -> Any:
@@ -140,6 +137,11 @@ class Causes(tune.Callback):
 
 
 # ---- causes
+
+
+_raised: dict[str, Exception] = {}
+"""Why Ray ended a segment, by Ray's own id of it, until the search is told. Tune tells its callbacks no more than a
+file, pickled, in a folder that every user of the machine may write to: whoever unpickles that runs their code."""
 
 
 class Ended(RayActorError):
@@ -156,13 +158,16 @@ class Ended(RayActorError):
 def keep_tune_going() -> None:
     """Tune 2.60 gives up the whole sweep when Ray's memory monitor kills one worker, or when Ray says that a node died
     instead of an actor, and does not keep what the error was if that happens while a worker starts: it expects only
-    errors of actors and of tasks. Others are handed to it as the first. And it starts the segment of a pre-empted node
-    again by itself, without a word to its searcher; not where those count."""
+    errors of actors and of tasks. Others are handed to it as the first; what it is told is remembered for `Causes`. And
+    it starts the segment of a pre-empted node again by itself, without a word to its searcher; not where those count.
+    """
     os.environ.setdefault("RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE", "1")
     for name in ("_actor_task_failed", "_actor_start_failed"):
         original = getattr(RayActorManager, name)
         if not hasattr(original, "__wrapped__"):
             setattr(RayActorManager, name, _with_known_errors(original))
+    if not hasattr(Trial.handle_error, "__wrapped__"):
+        setattr(Trial, "handle_error", _with_memory(Trial.handle_error))  # noqa: B010 (mypy takes no other way)
 
 
 def _with_known_errors(original: Callable[..., None]) -> Callable[..., None]:
@@ -170,6 +175,16 @@ def _with_known_errors(original: Callable[..., None]) -> Callable[..., None]:
     def handle(self: Any, *, exception: Exception, **what: Any) -> None:  # Ray passes them by name
         expected = isinstance(exception, RayActorError | RayTaskError)
         original(self, exception=exception if expected else Ended(exception), **what)
+
+    return handle
+
+
+def _with_memory(original: Callable[..., None]) -> Callable[..., None]:
+    @wraps(original)
+    def handle(self: Any, exc: Exception | None = None) -> None:
+        if exc is not None:
+            _raised[self.trial_id] = exc
+        original(self, exc)
 
     return handle
 
@@ -200,7 +215,7 @@ def words(error: Exception) -> str:
     """The line that says what happened: the first of Ray's on memory, the last of its other errors."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     line = lines[0] if isinstance(error, Ended) else lines[-1]
-    return line.strip()[:MOST_LETTERS]
+    return without_secrets(line.strip())[:MOST_LETTERS]
 
 
 def is_dead(node_id: str) -> bool:

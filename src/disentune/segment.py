@@ -26,6 +26,7 @@ from typing import Any, Literal
 from disentune import cuda, pictures, process
 from disentune.config import TrialConfig, flattened, nested
 from disentune.data.store import use_root
+from disentune.environment import without_secrets
 from disentune.errors import ConfigError, TrialError
 from disentune.ledger import Run, Status, TrialFolder
 from disentune.settings import Cause, Objective, Plateau, Settings
@@ -329,6 +330,7 @@ class _Worker:
 
     def _count(self, cause: Cause, text: str, details: str) -> Report:
         """Keeps what went wrong and decides whether the trial goes on."""
+        text, details = without_secrets(text), without_secrets(details)
         self._assert_current()
         step, times = self.status.step, self.status.faults.get(cause, 0) + 1
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
@@ -370,10 +372,10 @@ class _Worker:
     def _note_missing_pictures(self, step: int, error: Exception) -> None:
         """In the status, which commands show, and with its traceback in a file; never in a row, which is the same
         with and without pictures."""
-        cause = f"no pictures at step {step}: {_kind(error)}"
+        cause = without_secrets(f"no pictures at step {step}: {_kind(error)}")
         self._assert_current()
         if not self.folder.pictures_failure():
-            self.folder.write_pictures_failure(f"{cause}\n{traceback.format_exc(limit=-12)}")
+            self.folder.write_pictures_failure(f"{cause}\n{without_secrets(traceback.format_exc(limit=-12))}")
         self._set_status("running", cause=cause)
 
     def _due(self, step: int) -> bool:

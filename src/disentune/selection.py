@@ -134,8 +134,11 @@ class _Reader:
             case ast.List() | ast.Tuple():
                 items = [self.term(item) for item in node.elts]
                 return lambda trial: [item(trial) for item in items]
+        raise self._not_allowed(node)
+
+    def _not_allowed(self, node: ast.expr) -> ConfigError:
         part = ast.get_source_segment(self.expression.strip(), node)
-        raise _refused(self.expression, f"'{part}' is not allowed; write for example: {EXAMPLE}")
+        return _refused(self.expression, f"'{part}' is not allowed; write for example: {EXAMPLE}")
 
     def _junction(self, node: ast.BoolOp) -> Term:
         terms = [self.term(value) for value in node.values]
@@ -172,13 +175,22 @@ class _Reader:
 
     def _key(self, node: ast.expr) -> Term:
         """A dotted name is looked up as one text; no object's attribute is ever read."""
-        key = ast.unparse(node)
-        if not all(part.isidentifier() for part in key.split(".")):
-            raise _refused(self.expression, f"'{key}' is not allowed; write for example: {EXAMPLE}")
+        key = _dotted(node)
+        if key is None:
+            raise self._not_allowed(node)
         if key in WORDS:
             return lambda trial: WORDS[key]
         self.keys.add(key)
         return lambda trial: trial.get(key)
+
+
+def _dotted(node: ast.expr) -> str | None:
+    """`framework.name`; None for an attribute of anything but a name. However long, without recursion."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None
 
 
 def _equal(left: Any, right: Any) -> bool:

@@ -164,7 +164,7 @@ class Data(Frozen):
     @field_validator("root")
     @classmethod
     def _absolute(cls, root: str | None) -> str | None:
-        if root is not None and not root.startswith(("/", "~")):
+        if root is not None and (not root.startswith(("/", "~")) or "\0" in root):
             raise ValueError(f"must be a path from / or ~, the same on every node, got {root!r}")
         return root
 

@@ -13,11 +13,13 @@ from disentune.figures import keys_of, metrics_of
 from disentune.parameters import Mistake, worded
 from disentune.randomness import stream
 from disentune.selection import select
-from disentune.settings import Asha, Median, OptunaSearch, Pbt, RandomSearch
+from disentune.settings import Asha, GridSearch, Median, OptunaSearch, Pbt, RandomSearch
 from disentune.sweepfile import Domain, Entry, SweepFile, parse_sweep
 
 MOST_POINTS = 200_000
 MOST_CORNERS = 1_000
+MOST_COMBINED = 20 * MOST_CORNERS
+"""Corners of a large space, as long as the names of plug-ins are combined in them."""
 FINITE = ("grid", "choice", "int")
 
 Flat = dict[str, Any]
@@ -98,13 +100,15 @@ def arm_points(sweep: SweepFile, arm: str) -> Iterator[Flat]:
 
 def corners(sweep: SweepFile, arm: str) -> Iterator[Flat]:
     """Every combination of extreme values; of a large space each extreme value at least once, and every combination
-    of plug-in names."""
+    of plug-in names unless there are very many."""
     arm_domains = domains(sweep.arms[arm])
     ends = {key: extremes(domain) for key, domain in arm_domains.items()}
     if math.prod(len(values) for values in ends.values()) <= MOST_CORNERS:
         yield from (fixed(sweep, arm) | combination for combination in _product(ends))
         return
     names = {key: values for key, values in ends.items() if key.endswith(".name")}
+    if math.prod(map(len, names.values())) * sum(map(len, ends.values())) > MOST_COMBINED:
+        names = {}
     first = {key: values[0] for key, values in ends.items()}
     for combination in _product(names):
         base = fixed(sweep, arm) | first | combination
@@ -224,15 +228,16 @@ def _is_number(value: Any) -> bool:
 
 
 def _arm_problems(sweep: SweepFile, arm: str) -> Iterator[Problem]:
-    optuna = isinstance(sweep.settings.search, OptunaSearch)
-    candidates: Iterable[Flat] = corners(sweep, arm)
-    if not optuna:
-        candidates = itertools.chain(candidates, arm_points(sweep, arm))
-    for flat in candidates:
-        if mistakes := _mistakes(flat):
-            yield from (_located(sweep, arm, mistake) for mistake in mistakes)
-        else:
+    search, candidates = sweep.settings.search, list[Iterable[Flat]]()
+    if not isinstance(search, GridSearch):  # which visits every corner
+        candidates.append(corners(sweep, arm))
+    if not isinstance(search, OptunaSearch):
+        candidates.append(arm_points(sweep, arm))
+    for flat in itertools.chain(*candidates):
+        try:
             yield from _setting_problems(sweep, arm, trial_config(flat, 0))
+        except Invalid as invalid:
+            yield from (_located(sweep, arm, mistake) for mistake in invalid.mistakes)
 
 
 def _mistakes(flat: Flat) -> list[Mistake]:

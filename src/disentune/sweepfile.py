@@ -1,10 +1,11 @@
 """Sweep and search-space files: layers of dotted keys, each remembering the line it came from."""
 
-import itertools
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from disentune.documents import Document
 from disentune.errors import ConfigError, Problem, did_you_mean, unknown
 from disentune.figures import FIGURES
 from disentune.parameters import Mistake, validated, worded
-from disentune.plugin import Count, Frozen
+from disentune.plugin import Frozen, Whole
 from disentune.settings import SCHEDULERS, SEARCHES, Settings
 from disentune.storage import Place
 
@@ -37,7 +38,7 @@ class Domain(Frozen):
     choice: list[Any] | None = Field(None, min_length=1)
     uniform: list[float] | None = Field(None, min_length=2, max_length=2)
     log_uniform: list[float] | None = Field(None, min_length=2, max_length=2)
-    int: list[Count] | None = Field(None, min_length=2, max_length=2)
+    int: list[Whole] | None = Field(None, min_length=2, max_length=2)
     normal: list[float] | None = Field(None, min_length=2, max_length=2)
 
     @model_validator(mode="after")
@@ -218,9 +219,11 @@ class _Builder:
         """The search spaces of an arm; two of them that set one key are refused, for neither can be meant."""
         names = names if isinstance(names, list) else [names]
         layers = [self.space(name, where) for name in names]
-        for (one, lower), (other, upper) in itertools.combinations(zip(names, layers, strict=True), 2):
-            for key in lower.entries.keys() & upper.entries.keys():
-                self.complain(where, f"search_space: '{one}' and '{other}' both set {key}; keep one")
+        setters: dict[str, Any] = {}
+        for name, layer in zip(names, layers, strict=True):
+            for key in layer.entries.keys() & setters.keys():
+                self.complain(where, f"search_space: '{setters[key]}' and '{name}' both set {key}; keep one")
+            setters |= dict.fromkeys(layer.entries, name)
         return layers
 
     def space(self, name: Any, where: str) -> Layer:
@@ -228,12 +231,14 @@ class _Builder:
         if not isinstance(name, str) or not SPACE_NAME.fullmatch(name):
             self.complain(where, f"search_space: must be the name of a file in search_spaces/, got {name!r}")
             return Layer()
-        folders = search_space_folders(Path(self.document.file))
-        files = {_space_name(file, folder): file for folder in reversed(folders) for file in folder.rglob("*.yaml")}
+        files = self.space_files
         if name not in files:
             known = list(files)
             listed = f" Known: {', '.join(sorted(set(known)))}" if known else " There is no search_spaces/ folder near"
             self.complain(where, f"search_space: no search_spaces/{name}.yaml.{did_you_mean(name, known)}{listed}")
+            return Layer()
+        if not _is_inside(files[name], files[name].parents[name.count("/")]):
+            self.complain(where, f"search_space: {_shown(files[name])} is a link out of its folder; put the file there")
             return Layer()
         try:
             document = documents.read(_shown(files[name]))
@@ -241,6 +246,12 @@ class _Builder:
             self.problems += error.problems or [Problem(where, str(error))]
             return Layer()
         return self.layer(document, document.value, ())
+
+    @cached_property
+    def space_files(self) -> dict[str, Path]:
+        """Every search space by its name; of two of one name the nearer."""
+        folders = search_space_folders(Path(self.document.file))
+        return {_space_name(file, folder): file for folder in reversed(folders) for file in folder.rglob("*.yaml")}
 
     def seeds(self, value: Any) -> tuple[int, ...]:
         where = self.document.where(("seeds",))
@@ -298,7 +309,7 @@ class _Builder:
 
 def _path(key: str) -> documents.Path_:
     """Where a dotted key of a setting stands; items of a list are counted."""
-    return tuple(int(part) if part.isdecimal() else part for part in key.split("."))
+    return tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else part for part in key.split("."))
 
 
 def _without_secret(mistake: Mistake) -> Mistake:
@@ -332,6 +343,11 @@ def _is_seed(value: Any) -> bool:
 
 def _space_name(file: Path, folder: Path) -> str:
     return file.relative_to(folder).with_suffix("").as_posix()
+
+
+def _is_inside(file: Path, folder: Path) -> bool:
+    """Wherever links lead; a folder of search spaces may have come with someone else's repository."""
+    return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
 
 
 def _shown(path: Path) -> Path:

@@ -19,7 +19,7 @@ from disentune import evaluation
 from disentune.config import WATCHED, TrialConfig
 from disentune.data.factors import FactorGrid
 from disentune.data.stored import contents
-from disentune.errors import DataError, TrialError
+from disentune.errors import DataError, TrialError, first_line
 from disentune.plugin import AutoEncoder, Batch, FactorImages, Framework, Losses, Step
 from disentune.randomness import stream, torch_seed
 from disentune.transforms import Inputs, fits, inputs, moved
@@ -194,12 +194,19 @@ class Training:
         return state
 
     def _load(self, state: Mapping[str, Any]) -> None:
-        if state["contents"] != self.contents:
+        if state.get("contents") != self.contents:
             raise DataError(
                 f"data set '{self.config.dataset.name}': the checkpoint was trained on other contents than are "
                 "prepared here, so it cannot go on; prepare the old ones again, or run under another --name"
             )
-        self.step = state["step"]
+        try:
+            self._take_over(state)
+        except Exception as error:  # a state of another version, or one that was made up, fails in any way
+            text = f"trial {self.config.id}: the checkpoint does not fit its config ({first_line(error)})"
+            raise TrialError(text) from error
+
+    def _take_over(self, state: Mapping[str, Any]) -> None:
+        self.step = int(state["step"])
         self.model.load_state_dict(state["model"])
         _restore(self.optimiser, state["optimiser"])
         if self.extra:

@@ -6,6 +6,7 @@ import signal
 import numpy as np
 import pytest
 
+from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS
 from disentune.errors import ConfigError
 from disentune.ledger import Run
 from disentune.results import read, write_parquet
@@ -76,7 +77,8 @@ def test_whoever_looks_at_a_run_lists_it_once_and_reads_each_file_once(runs, obj
 
 
 def config(seed):
-    return {"training": {"steps": 10}, "seed": seed}
+    named = {section: {"name": "any"} for section in PLUGIN_SECTIONS}
+    return named | {section: {} for section in PLAIN_SECTIONS} | {"training": {"steps": 10}, "seed": seed}
 
 
 def assert_few(requests, files):

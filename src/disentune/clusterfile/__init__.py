@@ -9,7 +9,7 @@ from disentune.clusterfile import kuberay, launcher, reading, rules, sweeps
 from disentune.clusterfile.described import Cluster
 from disentune.clusterfile.reading import Finding, Source
 from disentune.documents import Document
-from disentune.errors import ConfigError
+from disentune.errors import ConfigError, file_and_line
 
 __all__ = ["Checked", "Finding", "check"]
 
@@ -90,8 +90,7 @@ def _silenced(text: str, secrets: list[str]) -> str:
 
 def _ordered(findings: Iterator[Finding]) -> list[Finding]:
     def place(finding: Finding) -> tuple[bool, str, int]:
-        file, _, line = finding.where.rpartition(":")
-        return finding.level != "error", file, int(line) if line.isdigit() else 0
+        return finding.level != "error", *file_and_line(finding.where)
 
     return sorted(dict.fromkeys(findings), key=place)
 

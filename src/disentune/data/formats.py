@@ -100,7 +100,9 @@ def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
             yield file
     except FileNotFoundError:
         raise DataError(f"{path}: does not exist") from None
-    except DAMAGE as error:
+    except DataError:
+        raise
+    except Exception as error:  # damage of all kinds, by which zipfile raises errors of all kinds
         raise DataError(f"{path}: must be a whole NPZ file, but is another, cut off or damaged ({error})") from None
 
 
@@ -194,7 +196,9 @@ def _h5(path: Path) -> Iterator[h5py.File]:
             yield file
     except FileNotFoundError:
         raise DataError(f"{path}: does not exist") from None
-    except (OSError, RuntimeError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # damage of all kinds, by which h5py raises errors of all kinds
         raise DataError(f"{path}: must be a whole HDF5 file, but is another, cut off or damaged ({error})") from None
 
 

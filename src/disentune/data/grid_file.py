@@ -49,8 +49,8 @@ class Params(Frozen):
     @classmethod
     def _findable(cls, path: str) -> str:
         is_below = not path.startswith("~") and ".." not in PurePath(path).parts
-        if not path.strip() or not (PurePath(path).is_absolute() or is_below):
-            raise ValueError(f"must be absolute, or below the data root without '..' or '~', but is '{path}'")
+        if not path.strip() or not (PurePath(path).is_absolute() or is_below) or "\0" in path:
+            raise ValueError(f"must be absolute, or below the data root without '..' or '~', but is {path!r}")
         return path
 
     @field_validator("factor_names")

@@ -8,13 +8,15 @@ the unbiased standard deviation of each coordinate over all points. The paper ta
 """
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from disentune.data.drawn import DrawnImages
 from disentune.plugin import Count, Dataset, Frozen, Shape, Statistics
 from disentune.randomness import stream
 
 FACTORS: tuple[str, ...] = ("arm", "point")
+MOST = 1_000_000
+"""Points in all; they are made at once."""
 
 
 class Params(Frozen):
@@ -26,6 +28,14 @@ class Params(Frozen):
     tangential_std: float = Field(0.1, ge=0, le=10)
     rate: float = Field(0.25, ge=-10, le=10)
     draw: Count = Field(0, ge=0)
+
+    @field_validator("points")
+    @classmethod
+    def _few_enough(cls, points: int, others: ValidationInfo) -> int:
+        arms = others.data.get("arms", 1)
+        if arms * points > MOST:
+            raise ValueError(f"must be at most {MOST:,} on all arms together, but {arms} arms have {points} each")
+        return points
 
 
 def opened(params: Params) -> DrawnImages:

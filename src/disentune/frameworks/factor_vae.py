@@ -16,6 +16,7 @@ from disentune.plugin import AutoEncoder, Batch, Count, Framework, Frozen, Helpe
 
 JOINT, PERMUTED = 0, 1
 """The discriminator's classes."""
+DEEPEST = 100
 
 
 class Params(Frozen):
@@ -93,6 +94,8 @@ def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses
 def check(setting: Setting, params: Params) -> None:
     if setting.batch_size < 2:
         raise ValueError("factor_vae permutes codes over the batch: training.batch_size must be >= 2")
+    if params.depth > DEEPEST:
+        raise ValueError(f"a discriminator may have {DEEPEST} hidden layers, but depth is {params.depth}")
 
 
 FRAMEWORK = Framework(

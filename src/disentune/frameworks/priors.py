@@ -18,6 +18,8 @@ from disentune.plugin import Count, Frozen, Images, Posterior, Setting, spelled_
 
 RELEASED = 20
 """Singular values that the released code computes; it then takes the smallest of them."""
+MOST_NUMBERS = 2**28
+"""Of the images whose components are taken: 2 GB."""
 
 
 class Law(Protocol):
@@ -94,6 +96,12 @@ class Anisotropic(Frozen):
         if self.take == "as_released" and setting.latents > RELEASED:
             raise ValueError(f"prior: as_released knows {RELEASED} components, but there are {setting.latents} latents")
         needed = self._needed(setting.latents)
+        numbers = min(self.images, setting.population) * math.prod(setting.shape)
+        if numbers > MOST_NUMBERS:
+            raise ValueError(
+                f"prior: anisotropic looks at {numbers:,} pixels at once, but at most {MOST_NUMBERS:,} are held; "
+                "lower prior.images"
+            )
         if available < needed:
             raise ValueError(
                 f"prior: anisotropic needs {needed} principal components, but at most {available} images and pixels "

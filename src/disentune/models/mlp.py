@@ -10,6 +10,8 @@ from torch import nn
 from disentune.initialise import initialised
 from disentune.plugin import AutoEncoder, Count, Frozen, Model, Shape
 
+DEEPEST = 100
+
 
 class Params(Frozen):
     """`depth` hidden layers of `width` units in the encoder, and as many in the decoder."""
@@ -17,6 +19,11 @@ class Params(Frozen):
     latents: Count = Field(ge=1)
     width: Count = Field(128, ge=1)
     depth: Count = Field(2, ge=1)
+
+
+def check(shape: Shape, params: Params) -> None:
+    if params.depth > DEEPEST:
+        raise ValueError(f"mlp may have {DEEPEST} hidden layers, but depth is {params.depth}")
 
 
 def _layers(sizes: list[int]) -> list[nn.Module]:
@@ -37,4 +44,4 @@ def build(shape: Shape, channels: int, params: Params, generator: torch.Generato
     return initialised(network, generator)
 
 
-MODEL = Model(name="mlp", params=Params, build=build)
+MODEL = Model(name="mlp", params=Params, build=build, check=check)

@@ -1,0 +1,187 @@
+"""Files of a run folder that someone or something has changed: read as they are, or a ConfigError that names the file,
+by the functions and by the commands."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from conftest import RunMaker
+from disentune import documents, results
+from disentune.errors import ConfigError
+from disentune.ledger import Run
+from fuzz.commands import called, complaint, sheltered
+from fuzz.mutations import mutated_bytes, mutated_text, mutated_tree, spelled
+from fuzz.trying import inputs, wrongs
+
+NAMES = {
+    "config.json": 70,
+    "status.json": 70,
+    "rows.jsonl": 70,
+    "sweep.yaml": 150,
+    "population.json": 30,
+    "environment.json": 20,
+}
+"""Of each file, how many."""
+COMMANDS = [
+    ["status", "demo"], ["status", "demo", "--json"], ["status", "demo", "--watch"], ["results", "demo"],
+    ["results", "demo", "--json"], ["results", "demo", "--csv"], ["results", "demo", "--trials", "--at", "max"],
+    ["results", "demo", "--parquet"], ["results", "demo", "--by", "framework.beta"], ["resume", "demo"],
+    ["plan", "runs/demo/main/sweep.yaml"], ["train", "TRIAL"], ["score", "demo"], ["inspect", "TRIAL"],
+    ["sync", "demo"],
+]  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Three trials with rows, all that a finished sweep has but checkpoints; the working folder is above."""
+    monkeypatch.chdir(tmp_path)
+    sheltered(monkeypatch)
+    maker = RunMaker(Path("runs/demo/main"))
+    maker.sweep(objective={"metric": "mig", "mode": "max"}, seeds=3)
+    for seed in range(3):
+        maker.trial([{"step": 300, "mig": 0.1, "loss": 1.0}, {"step": 1500, "mig": 0.3, "loss": 0.5}], seed=seed)
+    trial = maker.run.trials()[0]
+    trial.update_status(cause="stop.plateau: none", seconds=1.5, node="n", faults={"lost": 1}, contents=["ab"])
+    moves = {"0123456789abcdef": {"source": trial.id, "values": {"framework.beta": 1.0}}}
+    (maker.run.path / "population.json").write_text(json.dumps([{"population": "a", "step": 300, "moves": moves}]))
+    (maker.run.path / "environment.json").write_text(
+        json.dumps({"python": "3", "packages": {"torch": "1"}, "gpus": []})
+    )
+    return maker.run
+
+
+def file_of(run: Run, name: str) -> Path:
+    in_trial = name in ("config.json", "status.json", "rows.jsonl")
+    return Path(str((run.trials()[0].path if in_trial else run.path) / name))
+
+
+def damage(content: bytes, name: str) -> Callable[[Random], bytes]:
+    """Mostly of what the file means, so that the damage is not seen at its first byte."""
+
+    def make(rng: Random) -> bytes:
+        if rng.random() < 0.2:
+            return mutated_bytes(content, rng)
+        if name == "sweep.yaml":
+            tree = documents.parse(content.decode(), name).value
+            changed = spelled(mutated_tree(tree, rng)).encode(errors="surrogatepass")
+            return changed if rng.random() < 0.6 else mutated_text(content.decode(), rng)
+        if name == "rows.jsonl":
+            lines = content.splitlines()
+            at = rng.randrange(len(lines))
+            lines[at] = json.dumps(mutated_tree(json.loads(lines[at]), rng)).encode()
+            return b"\n".join(lines) + b"\n"
+        return json.dumps(mutated_tree(json.loads(content), rng)).encode()
+
+    return make
+
+
+# ---- by the functions
+
+
+def readings(run: Run, name: str) -> list[Callable[[], Any]]:
+    trial = run.trials()[0]
+    return {
+        "config.json": [trial.config, trial.tree, trial.arms, lambda: tables(run)],
+        "status.json": [trial.status, lambda: tables(run)],
+        "rows.jsonl": [trial.rows, lambda: tables(run)],
+        "sweep.yaml": [run.sweep],
+        "population.json": [run.generations],
+        "environment.json": [run.environment],
+    }[name]
+
+
+def tables(run: Run) -> None:
+    loaded = results.read(run)
+    assert len(loaded.rows) >= len(loaded.trials) - 1
+    json.dumps(results.as_json(loaded), allow_nan=False).encode()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_changed_file_is_read_or_named(run: Run, name: str) -> None:
+    path = file_of(run, name)
+
+    def verdict(content: bytes) -> str:
+        path.write_bytes(content)
+        for read in readings(run, name):
+            try:
+                read()
+            except ConfigError as error:
+                if str(path) not in str(error):
+                    return f"names no file: {error}"
+                str(error).encode()
+        return ""
+
+    found = wrongs(inputs(name, NAMES[name], damage(path.read_bytes(), name)), verdict)
+    assert not found, found
+
+
+# ---- by the commands
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_takes_a_changed_file_or_names_it(run: Run, name: str) -> None:
+    path = file_of(run, name)
+    trial = str(run.trials()[0].path)
+
+    def verdict(content: tuple[bytes, list[str]]) -> str:
+        path.write_bytes(content[0])
+        return complaint(called(*(trial if part == "TRIAL" else part for part in content[1])))
+
+    make = damage(path.read_bytes(), name)
+    tried = inputs(f"{name} by commands", NAMES[name] // 2, lambda rng: (make(rng), rng.choice(COMMANDS)))
+    found = wrongs(tried, verdict, lambda content: 5.0)
+    assert not found, found
+
+
+# ---- once
+
+
+ONCE: list[tuple[str, bytes]] = [
+    ("config.json", b'{"arms": ["all"], "config": {}}'), ("config.json", b'{"arms": [5], "config": {"seed": 0}}'),
+    ("status.json", b'{"state": "done", "cause": 5}'), ("status.json", b'{"state": "done", "faults": {"lost": "x"}}'),
+    ("status.json", b'{"state": "done", "seconds": NaN}'),
+    ("status.json", b'{"state": "done", "step": 1' + b"0" * 30 + b"}"),
+    ("rows.jsonl", b'{"step": 1, "metrics": {"mig": "x"}}\n'),
+    ("rows.jsonl", b'{"step": 1, "metrics": {"mig": 1' + b"0" * 400 + b"}}\n"),
+    ("rows.jsonl", b'{"step": 1, "metrics": {}, "overrides": 5}\n'), ("population.json", b"[5]"),
+    ("population.json", b'[{"population": "a", "step": 1}]'), ("environment.json", b'{"packages": [1]}'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content"), ONCE, ids=str)
+def test_what_once_was_read_and_failed_later_is_named(run: Run, name: str, content: bytes) -> None:
+    path = file_of(run, name)
+    path.write_bytes(content)
+    reads = {"config.json": "tree", "status.json": "status", "rows.jsonl": "rows"}
+    read = getattr(run.trials()[0], reads[name]) if name in reads else None
+    with pytest.raises(ConfigError, match="is damaged") as caught:
+        (read or {"population.json": run.generations, "environment.json": run.environment}[name])()
+    assert str(path) in str(caught.value)
+
+
+def test_half_a_character_is_spelled_out(run: Run) -> None:
+    file_of(run, "status.json").write_bytes(b'{"state": "failed", "cause": "no \\ud800"}')
+    file_of(run, "rows.jsonl").write_bytes(b'{"step": 1, "metrics": {"\\udfff": 1}, "notes": {"x": ["\\uDC00"]}}\n')
+    folder = run.trials()[0]
+    assert folder.status().cause == "no \\ud800"
+    assert folder.rows() == [{"step": 1, "metrics": {"\\udfff": 1}, "notes": {"x": ["\\udc00"]}}]
+    assert called("results", "demo", "--trials").code == 0
+
+
+def test_a_metric_whose_name_looks_like_markup_is_shown_as_it_is(run: Run) -> None:
+    file_of(run, "rows.jsonl").write_text('{"step": 1500, "metrics": {"[/]": 1.0, "[red]": 2.0}}\n')
+    made = called("results", "demo", "--metric", "[/]")
+    assert made.code == 0, made.err
+    assert "[/], last value of each trial" in made.out
+
+
+def test_a_number_that_no_table_holds_is_shown_as_text(run: Run) -> None:
+    path = file_of(run, "config.json")
+    content = json.loads(path.read_bytes())
+    content["config"]["training"]["log_every"] = 10**30
+    path.write_text(json.dumps(content))
+    assert results.read(run).trials["training.log_every"].tolist()[0] == str(10**30)

@@ -1,0 +1,50 @@
+"""Tries inputs one after another and tells of each that went wrong by its seed and its text."""
+
+import os
+import random
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+TIMES = int(os.environ.get("FUZZ_TIMES", "1"))
+"""So many times as many inputs: FUZZ_TIMES=20 pytest tests/fuzz -n 2."""
+LONGEST_S = 1.0
+"""CPU time of one input; a tenth of a second is usual."""
+SHOWN = 3000
+
+
+class Input(NamedTuple):
+    """What it was made from, its seed, and what is to be read."""
+
+    origin: str
+    seed: int
+    content: Any
+
+
+def inputs(origin: str, count: int, make: Callable[[random.Random], Any]) -> list[Input]:
+    """`count` times FUZZ_TIMES of them; each depends on its origin and its seed alone."""
+    return [Input(origin, seed, make(random.Random(f"{origin}/{seed}"))) for seed in range(count * TIMES)]
+
+
+def wrongs(
+    tried: Iterable[Input], attempt: Callable[[Any], str], longest: Callable[[Any], float] = lambda content: LONGEST_S
+) -> str:
+    """Of every input that raises, takes too long, or of which `attempt` complains; empty when all is well."""
+    said = ((one, _wrong(attempt, one.content, longest)) for one in tried)
+    return "\n\n".join(f"{one.origin}, seed {one.seed}: {text}\n{_shown(one.content)}" for one, text in said if text)
+
+
+def _wrong(attempt: Callable[[Any], str], content: Any, longest: Callable[[Any], float]) -> str:
+    began = time.process_time()
+    try:
+        said = attempt(content)
+    except Exception as error:
+        return "".join(traceback.format_exception(error, limit=-6))
+    seconds = time.process_time() - began
+    return said or (f"took {seconds:.1f} s" if seconds > LONGEST_S and seconds > longest(content) else "")
+
+
+def _shown(content: Any) -> str:
+    text = content.decode(errors="backslashreplace") if isinstance(content, bytes) else str(content)
+    return ascii(text)[:SHOWN] if "\0" in text else text.encode(errors="backslashreplace").decode()[:SHOWN]
