@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from disentune.display import (
+    MOST_LISTED,
     LiveProgress,
     clock,
     duration,
@@ -81,6 +82,19 @@ def test_status_calls_a_dead_drivers_trial_pending_and_shows_the_first_line_of_a
     assert "trace" not in dead
     live = printed(lambda console: show_status(console, "runs/x", True, trials, PICTURE))
     assert [line.split()[1] for line in live.splitlines() if line.startswith(folder.id)] == ["running", "failed"]
+
+
+def test_status_of_very_many_trials_lists_those_that_are_not_done_and_says_how_many_are_left_out(tmp_path, trial_with):
+    folder = Run(tmp_path / "r").trial(trial_with().id)
+    folder.create(trial_with(), ("all",))
+    trials = [(folder, Status("done", 10), 10)] * (MOST_LISTED + 3) + [(folder, Status("failed", 3), 10)]
+    text = printed(lambda console: show_status(console, "runs/x", False, trials, PICTURE))
+    states = [line.split()[1] for line in text.splitlines() if line.startswith(folder.id)]
+    assert states == ["failed", *["done"] * (MOST_LISTED - 1)]
+    assert "and 4 more, all of them with: disentune status runs/x --json\n" in text
+    few = printed(lambda console: show_status(console, "runs/x", False, trials[4:], PICTURE))
+    assert few.count(folder.id) == MOST_LISTED
+    assert "more, all of them" not in few
 
 
 def test_status_tells_the_best_and_what_to_read_of_every_failure():

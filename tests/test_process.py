@@ -1,5 +1,8 @@
 """A process that trains: as many threads as asked for, and no denormals."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from threadpoolctl import threadpool_info
@@ -28,3 +31,20 @@ def test_denormals_are_flushed_to_zero():
     assert (tiny * 1.0 != 0).all()
     process.prepare(1, "cpu")
     assert (tiny * 1.0 == 0).all()
+
+
+def test_no_metric_loads_a_library_whose_threads_are_its_own():
+    """In a process of its own, where nothing has been loaded yet."""
+    code = """
+import numpy as np
+from threadpoolctl import threadpool_info
+from disentune import metrics
+rng = np.random.default_rng(0)
+codes, factors = rng.normal(size=(60, 3)), rng.integers(0, 3, (60, 2))
+known = {library["filepath"] for library in metrics._threads().info()}
+for name in ("sap", "explicitness", "beta_vae_score", "dci", "mcc", "irs", "distances"):
+    metrics.score(name, codes, factors, seed=0)
+new = {library["filepath"] for library in threadpool_info()} - known
+assert known and not new, new
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=300)

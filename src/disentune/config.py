@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args
@@ -170,7 +171,7 @@ class TrialConfig:
         }
         return _without_minus_zero(tree)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Hash of the canonical form: stable across machines, orders and spellings of the same config."""
         text = json.dumps(self.tree(), sort_keys=True, separators=(",", ":"), allow_nan=False)

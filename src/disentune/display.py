@@ -75,24 +75,36 @@ def show_plan(
 # ---- the state of a run
 
 
+MOST_LISTED = 500
+"""Trials that are listed one by one; of more those that are not done come first."""
+
+
 def show_status(
     console: Console, where: str, live: bool, trials: Sequence[tuple[TrialFolder, Status, int]], picture: Picture
 ) -> None:
-    states = [_state_now(status, live) for _, status, _ in trials]
     counts = ", ".join(f"{count} {state}" for state, count in picture.states.items()) or "no trials yet"
     console.print(f"{where}: {'running now' if live else 'not running'}; {counts}", markup=False)
     table = Table(box=None, pad_edge=False)
     for title in ("trial", "state", "step", "time", "arm", "cause"):
         table.add_column(title, justify="right" if title in ("step", "time") else "left")
-    for (folder, status, steps), state in zip(trials, states, strict=True):
+    for folder, status, steps in _listed(trials):
+        state = _state_now(status, live)
         cause, arms = plain(first_line(status.cause)), "+".join(folder.arms())
         table.add_row(folder.id, state, f"{status.step}/{steps}", duration(status.seconds), escape(arms), escape(cause))
     if trials:
         console.print(table)
+    if (more := len(trials) - MOST_LISTED) > 0:
+        console.print(f"and {more} more, all of them with: disentune status {where} --json", markup=False)
     if picture.best:
         console.print(_best_line(picture, picture.best))
     for trouble in picture.troubles:
         console.print(_trouble_lines(trouble, where))
+
+
+def _listed(trials: Sequence[tuple[TrialFolder, Status, int]]) -> Sequence[tuple[TrialFolder, Status, int]]:
+    if len(trials) <= MOST_LISTED:
+        return trials
+    return sorted(trials, key=lambda trial: trial[1].state == "done")[:MOST_LISTED]
 
 
 def _state_now(status: Status, live: bool) -> str:

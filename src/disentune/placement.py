@@ -168,6 +168,11 @@ def assert_feasible(
         time.sleep(1)
 
 
+def some_are(trials: Sequence[Any], status: str) -> bool:
+    """Of all trials that Ray has been given. It is asked at every turn of Tune's loop; those that live are the last."""
+    return any(trial.status == status for trial in reversed(trials))
+
+
 class Waiting(tune.Callback):
     """Says why nothing runs, once it has been so for a while: a node may come, so the sweep goes on waiting."""
 
@@ -177,9 +182,9 @@ class Waiting(tune.Callback):
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         now = time.monotonic()
-        if any(trial.status == "RUNNING" for trial in trials):
+        if some_are(trials, "RUNNING"):
             self.speak_at = now + WAIT_S
-        elif now > self.speak_at and any(trial.status == "PENDING" for trial in trials):
+        elif now > self.speak_at and some_are(trials, "PENDING"):
             self.speak_at = now + REMIND_S
             self.say(self.reason(nodes()))
 
@@ -202,7 +207,7 @@ class Alone(tune.Callback):
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         now = time.monotonic()
-        if now < self.look_at or any(trial.status == "RUNNING" for trial in trials):
+        if now < self.look_at or some_are(trials, "RUNNING"):
             return
         self.look_at = now + LOOK_S
         if not nodes():

@@ -17,6 +17,7 @@ from ray.tune.search import Searcher
 from disentune.config import TrialConfig
 from disentune.environment import without_secrets
 from disentune.errors import ConfigError
+from disentune.placement import some_are
 from disentune.planner import Planner
 from disentune.segment import Preempted, Report, Superseded, Unclean
 from disentune.settings import Cause
@@ -126,7 +127,7 @@ class Causes(tune.Callback):
         self.search = search
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        self.search.running = any(trial.status == "RUNNING" for trial in trials)
+        self.search.running = some_are(trials, "RUNNING")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         error = _raised.pop(trial.trial_id, None) or RayError("an error that Ray did not tell")

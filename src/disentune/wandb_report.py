@@ -14,8 +14,8 @@ import wandb_workspaces.reports.v2 as wr
 
 from disentune.connection import HOW_TO_LOG_IN, Connection, own_entity, scrubbed, trouble
 from disentune.ledger import write_json
-from disentune.report import KINDS
 from disentune.report.canvas import LOG_SPAN, words
+from disentune.report.kinds import KINDS
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.results import Results, at_of, objective_or_default, ranked
 

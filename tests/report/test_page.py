@@ -17,8 +17,9 @@ from matplotlib.image import imread
 
 from disentune.figures import FIGURES
 from disentune.ledger import Status, write_json
-from disentune.report import KINDS, canvas, page
+from disentune.report import canvas, page
 from disentune.report.kind import Caption, Kind
+from disentune.report.kinds import KINDS
 from disentune.report.scores import Scores
 from disentune.results import objective_or_default, read
 from disentune.settings import Objective

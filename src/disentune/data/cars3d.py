@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+import scipy
 from pydantic import Field
-from scipy.io import loadmat
 
 from disentune.data.resizing import Filter, made, resized
 from disentune.data.stored import StoredImages
@@ -147,7 +147,7 @@ def _im(content: bytes, where: str) -> np.ndarray:
     elevations, azimuths, _ = FACTORS.values()
     expected = (ORIGINAL, ORIGINAL, 3, azimuths, elevations)
     try:
-        held = loadmat(io.BytesIO(content), variable_names=["im"])
+        held = scipy.io.loadmat(io.BytesIO(content), variable_names=["im"])
     except Exception as error:  # damage of all kinds, by which SciPy raises errors of all kinds
         raise DataError(f"{where} must be a MATLAB file, but cannot be read ({error})") from None
     if "im" not in held:

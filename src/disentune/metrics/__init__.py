@@ -147,5 +147,9 @@ def _lacks(table: Table, need: str) -> bool:
 
 @cache
 def _threads() -> ThreadpoolController:
-    """Looking for the libraries takes a while, so it is done once."""
+    """Of every library that a metric may use: one that is loaded later would go its own way. Looking for them takes a
+    while, and loading scikit-learn a second, so it is done once and only when something is scored."""
+    import scipy.linalg  # noqa: F401
+    import sklearn.linear_model  # noqa: F401
+
     return ThreadpoolController()

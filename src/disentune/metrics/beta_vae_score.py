@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 from pydantic import Field
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 
 from disentune.metrics.groups import pairs, sharing
 from disentune.plugin import Count, Frozen, Metric, Table
@@ -33,6 +31,9 @@ def accuracies(
     train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], seed: int
 ) -> tuple[float, float]:
     """Of telling the shared factor from the distances. One factor alone to learn is what is told."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
     if (train[1] == train[1][0]).all():
         return 1.0, float(np.mean(test[1] == train[1][0]))
     with warnings.catch_warnings():

@@ -1,8 +1,8 @@
 """Distances: Michlo et al., disent, 2022: correlation of distances between factors and between codes."""
 
 import numpy as np
+import scipy
 from pydantic import Field
-from scipy.stats import rankdata
 
 from disentune.metrics.lines import Pairs, lines_drawn, triples, unit_range
 from disentune.plugin import Count, Frozen, Metric, Table
@@ -69,7 +69,8 @@ def pearson(a: np.ndarray, b: np.ndarray) -> float:
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
     """Rank correlation; ties share their mean rank."""
-    return pearson(rankdata(significant(a)), rankdata(significant(b)))
+    ranks = scipy.stats.rankdata
+    return pearson(ranks(significant(a)), ranks(significant(b)))
 
 
 def same_order(a: np.ndarray, b: np.ndarray) -> float:

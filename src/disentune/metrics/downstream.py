@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 from pydantic import Field
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
-from sklearn.model_selection import KFold
 
 from disentune.metrics.table import rows_drawn, telling
 from disentune.metrics.trees import Trees, prepared
@@ -39,6 +36,8 @@ def regressed(train: np.ndarray, test: np.ndarray, labels: np.ndarray, strengths
     Its strength of regularisation is the best of so many in five folds without shuffling. Folds that leave one value to
     fit tell nothing and are left out; when all do, the strength is scikit-learn's default. One value is always told.
     """
+    from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+
     if (labels == labels[0]).all():
         return np.full(len(test), labels[0])
     folds = [fold for fold in _folds(len(labels)) if len(np.unique(labels[fold[0]])) > 1]
@@ -48,12 +47,16 @@ def regressed(train: np.ndarray, test: np.ndarray, labels: np.ndarray, strengths
 
 
 def _folds(rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    from sklearn.model_selection import KFold
+
     return KFold(min(FOLDS, rows)).split(np.zeros(rows))
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """The published settings do not always converge, and name no parameter that scikit-learn is about to change."""
+    from sklearn.exceptions import ConvergenceWarning
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="lbfgs failed to converge", category=ConvergenceWarning)
         warnings.filterwarnings("ignore", message="The default value for l1_ratios", category=FutureWarning)

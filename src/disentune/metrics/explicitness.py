@@ -3,10 +3,8 @@
 import warnings
 
 import numpy as np
+import scipy
 from pydantic import Field
-from scipy.stats import rankdata
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 
 from disentune.errors import DataError
 from disentune.metrics.table import split
@@ -32,7 +30,7 @@ def areas(probabilities: np.ndarray, labels: np.ndarray, classes: np.ndarray) ->
 
     Classes that no row has, or all have, are left out.
     """
-    ranks = rankdata(probabilities, axis=0)
+    ranks = scipy.stats.rankdata(probabilities, axis=0)
     member = labels[:, None] == classes
     inside, outside = member.sum(axis=0), (~member).sum(axis=0)
     above = (ranks * member).sum(axis=0) - inside * (inside + 1) / 2
@@ -45,6 +43,9 @@ def fit(codes: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarr
 
     A factor with one value to fit has none.
     """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
     classes = np.unique(labels[train])
     if len(classes) == 1:
         return [np.zeros(0), np.zeros(0)]

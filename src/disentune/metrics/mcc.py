@@ -3,9 +3,8 @@
 from typing import Literal
 
 import numpy as np
+import scipy
 from pydantic import Field
-from scipy.optimize import linear_sum_assignment
-from scipy.stats import rankdata
 
 from disentune.metrics.table import rows_drawn
 from disentune.plugin import Count, Frozen, Metric, Table
@@ -36,7 +35,7 @@ def matched(strength: np.ndarray, factors: int) -> float:
 
     A factor that no row is left for counts 0.
     """
-    rows, columns = linear_sum_assignment(strength, maximize=True)
+    rows, columns = scipy.optimize.linear_sum_assignment(strength, maximize=True)
     return float(strength[rows, columns][columns < factors].sum() / factors)
 
 
@@ -53,7 +52,7 @@ def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, f
     noise = rng.standard_normal((len(rows), max(0, codes.shape[1] - factors.shape[1])))
     columns = np.hstack([factors, noise])
     if params.correlation == "spearman":
-        codes, columns = rankdata(codes, axis=0), rankdata(columns, axis=0)
+        codes, columns = (scipy.stats.rankdata(one, axis=0) for one in (codes, columns))
     return {"mcc": matched(np.abs(correlations(codes, columns)), factors.shape[1])}
 
 

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 from pydantic import Field
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.svm import LinearSVC
 
 from disentune.metrics.mcc import correlations
 from disentune.metrics.table import rows_drawn, split
@@ -40,6 +38,9 @@ def squared_correlations(codes: np.ndarray, factors: np.ndarray) -> np.ndarray:
 
 def accuracy(code: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int) -> float:
     """Of telling labels (n,) from one code (n, 1) by a linear support vector machine. One label to learn is told."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.svm import LinearSVC
+
     seen = labels[train]
     if (seen == seen[0]).all():
         return float(np.mean(labels[test] == seen[0]))

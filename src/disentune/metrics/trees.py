@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import logit
-from scipy.stats import gmean
-from sklearn.ensemble import GradientBoostingClassifier
+import scipy
 
 Trees = Literal["exact", "sklearn", "histogram"]
 
@@ -56,6 +54,8 @@ def prepared(train: np.ndarray, test: np.ndarray, trees: Trees = "exact") -> Fit
 
 
 def _sklearn(train: np.ndarray, test: np.ndarray) -> Fit:
+    from sklearn.ensemble import GradientBoostingClassifier
+
     def fit(labels: np.ndarray, seed: int) -> Fitted:
         trees = GradientBoostingClassifier(random_state=seed).fit(train, labels)
         return Fitted(_shares(trees.feature_importances_), trees.predict(train), trees.predict(test))
@@ -103,7 +103,7 @@ def _boosting(
 
 def _first_scores(shares: np.ndarray) -> np.ndarray:
     """Those of the shares of the classes (classes,); of two classes the log odds of the second alone."""
-    return logit(shares[1:]) if len(shares) == 2 else np.log(shares / gmean(shares))
+    return scipy.special.logit(shares[1:]) if len(shares) == 2 else np.log(shares / scipy.stats.gmean(shares))
 
 
 def _seeds(seed: int, shape: tuple[int, int]) -> np.ndarray:

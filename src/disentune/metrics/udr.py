@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.stats import rankdata
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import Lasso
+import scipy
 
 from disentune.errors import DataError
 from disentune.metrics.table import table_of
@@ -46,7 +44,7 @@ def udr(
     if len(codes) < 2:
         raise DataError(f"UDR compares models, so there must be at least 2, but there is {len(codes)}")
     live = _live(codes, kls, threshold)
-    units = [standardised(rankdata(one, axis=0) if method == "spearman" else one) for one in live]
+    units = [standardised(scipy.stats.rankdata(one, axis=0) if method == "spearman" else one) for one in live]
     relations = _relations(units, method)
     pairs = np.array([[agreement(relation) for relation in row] for row in relations])
     np.fill_diagonal(pairs, 0)
@@ -109,6 +107,9 @@ def _relations(units: Sequence[np.ndarray], method: Method) -> list[list[np.ndar
 
 def lasso(inputs: np.ndarray, targets: np.ndarray, alpha: float = ALPHA) -> np.ndarray:
     """Weights (d, m) of the Lasso of m standardised targets (n, m) by inputs (n, d): one fit for all targets."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import Lasso
+
     fitted = Lasso(alpha, fit_intercept=False, precompute=inputs.T @ inputs, tol=TOLERANCE, max_iter=SWEEPS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # inputs that are almost equal

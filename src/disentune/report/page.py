@@ -26,9 +26,10 @@ from disentune import space
 from disentune.config import Invalid
 from disentune.errors import ConfigError, DisentuneError
 from disentune.ledger import Run, Status, write_atomically
-from disentune.report import KINDS, canvas
+from disentune.report import canvas
 from disentune.report.canvas import words
 from disentune.report.kind import Kind
+from disentune.report.kinds import KINDS
 from disentune.report.places import titles
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.results import (
