@@ -19,7 +19,7 @@ quickstart: setup  ## the paper's story in two or three minutes
 
 test: setup  ## every test: the quick ones on all cores, then those that start Ray or a compiler, two files at a time
 	$(BIN)/python -m pytest -m "not slow" -n auto
-	$(BIN)/python -m pytest -m "slow and not faults" -n 2 --dist loadfile --durations 20
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --durations 20
 
 faults: setup  ## real faults of every kind at random moments of a sweep on Ray; best as root
 	$(BIN)/python -m pytest tests/faults

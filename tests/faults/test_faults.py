@@ -16,7 +16,6 @@ def calms(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.faults
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
 def test_a_disturbed_sweep_ends_as_an_undisturbed_one(case, calms, tmp_path):
     if case.mounts and not can_mount():
