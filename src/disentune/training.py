@@ -8,6 +8,7 @@ current row are all there is to save.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -144,12 +145,16 @@ class Training:
         self.extra = self._extra()
         brought = [*self.model.parameters(), *(self.extra.parameters() if self.extra else ())]
         self.trained = [parameter for parameter in brought if parameter.requires_grad]
-        self.optimiser = torch.optim.Adam(self.trained, lr=config.training.learning_rate, fused=True)
         self.helper = self._helper()
         self.framework_state = dict(config.framework.plugin.state(config.framework.params))
         self.sums = _Sums()
         if state is not None:
             self._load(state)
+
+    @cached_property
+    def optimiser(self) -> torch.optim.Adam:
+        """With its first optimiser torch loads its compiler, which takes a second that a plan can do without."""
+        return torch.optim.Adam(self.trained, lr=self.config.training.learning_rate, fused=True)
 
     def _inputs(self, on_device: bool) -> Inputs:
         dataset = self.config.dataset
