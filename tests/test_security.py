@@ -2,8 +2,11 @@
 
 import ast
 import importlib.metadata
+import json
 import re
 import secrets
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +23,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import disentune
-from disentune import streaming, submission
+from disentune import streaming, submission, tracking
 from disentune.environment import SHORTEST_SECRET, without_secrets
+from disentune.errors import ConfigError
 from disentune.ledger import Run
 from disentune.search import words
 from disentune.space import read
@@ -35,22 +39,48 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 UNPICKLERS = {"pickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal", "jsonpickle"}
 FORBIDDEN = {
-    "eval", "exec", "compile", "__import__", "os.system", "os.popen", "tempfile.mktemp", "shutil.unpack_archive",
-    "pandas.read_pickle", "pd.read_pickle", "ssl._create_unverified_context", "importlib.import_module",
-    "runpy.run_path", "runpy.run_module", "torch.jit.load", "torch.hub.load", "torch.package.PackageImporter",
+    "eval", "exec", "compile", "__import__", "builtins.eval", "builtins.exec", "builtins.compile", "os.system",
+    "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "asyncio.create_subprocess_shell",
+    "tempfile.mktemp", "shutil.unpack_archive", "pandas.read_pickle", "ssl._create_unverified_context",
+    "importlib.import_module", "runpy.run_path", "runpy.run_module", "torch.jit.load", "torch.hub.load",
+    "torch.package.PackageImporter", "torch.serialization.load", "markupsafe.Markup", "jinja2.Markup", "ssl.CERT_NONE",
 }  # fmt: skip
-METHODS = {"extractall", "unpack_archive", "read_pickle", "load_module", "unsafe_load", "full_load", "load_all"}
+FAMILIES = re.compile(r"os\.(exec|spawn|posix_spawn)\w*")
+METHODS = {
+    "extractall", "extract", "unpack_archive", "read_pickle", "load_module", "exec_module", "unsafe_load", "full_load",
+    "load_all",
+}  # fmt: skip
+LOADERS = {"numpy.load": 2, "torch.load": 1}
+"""And how many of their arguments may come without a name."""
 ALLOWED = {
+    ("suggest.py", "pickle"): "Optuna's state of CMA-ES, of which nothing but numbers and the optimiser is made",
     ("plugin.py", "importlib.import_module"): "a user's own plug-in by its import path, and the docstrings of ours",
+    ("report/page.py", "markupsafe.Markup"): "figures of our own making, and our own style sheet and script",
     ("clusterfile/reading.py", "yaml"): "Ray reads cluster files as YAML 1.1; composed by SafeLoader, nothing is made",
     ("documents.py", "ruamel"): "our one reader of YAML, of which only scalars, lists and mappings come",
 }
 """Where one of these stands, and why it may."""
 
 
-def called(node: ast.Call) -> str:
-    """`os.system` of `os.system("x")`; of a method of something made on the spot only its name."""
-    return ast.unparse(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else ""
+def imported(tree: ast.AST) -> dict[str, str]:
+    """What each name that a file imports stands for: `np` for numpy, `system` for os.system."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {one.asname or one.name.split(".")[0]: one.name if one.asname else one.name.split(".")[0]
+                      for one in node.names}  # fmt: skip
+        if isinstance(node, ast.ImportFrom):
+            found |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+    return found
+
+
+def resolved(node: ast.AST, names: dict[str, str]) -> str:
+    """`os.system`, also where it has another name; of a method of something made on the spot only its name."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id, node.id)
+    if isinstance(node, ast.Attribute):
+        return f"{resolved(node.value, names)}.{node.attr}"
+    return ""
 
 
 def given(node: ast.Call, name: str) -> Any:
@@ -59,35 +89,43 @@ def given(node: ast.Call, name: str) -> Any:
     return None if not values else values[0].value if isinstance(values[0], ast.Constant) else ...
 
 
-def dangers_of_call(node: ast.Call) -> Iterator[str]:
-    name = called(node)
-    if name in FORBIDDEN:
-        yield name
+def dangers_of_call(node: ast.Call, name: str) -> Iterator[str]:
     if name.rpartition(".")[2] in METHODS:
         yield name
-    if name == "torch.load" and given(node, "weights_only") is not True:
+    if name in LOADERS and (len(node.args) > LOADERS[name] or any(one.arg is None for one in node.keywords)):
+        yield f"{name} with arguments that are not seen"
+    if name == "torch.load" and (given(node, "weights_only") is not True or given(node, "pickle_module") is not None):
         yield "torch.load without weights_only=True"
-    if given(node, "allow_pickle") not in (None, False):
-        yield "allow_pickle"
-    if given(node, "shell") not in (None, False):
-        yield "shell=True"
-    if given(node, "verify") is False:
-        yield "verify=False"
+    for keyword in ("allow_pickle", "shell"):
+        if given(node, keyword) not in (None, False):
+            yield keyword
+    for keyword in ("verify", "autoescape"):
+        if given(node, keyword) is False:
+            yield f"{keyword}=False"
     if name.endswith("YAML") and given(node, "typ") not in ("safe", "rt"):
         yield "YAML that constructs objects"
+    if name == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+        yield from (name for name in FORBIDDEN if name.rpartition(".")[2] == node.args[1].value)
 
 
 def dangers(source: str) -> set[str]:
     """Ways to run code of a file, of a text or of a stranger."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    tree, found = ast.parse(source), set[str]()
+    names = imported(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            name = resolved(node, names)
+            found |= {name} if name in FORBIDDEN or FAMILIES.fullmatch(name) else set()
+        if isinstance(node, ast.Attribute) and node.attr == "verify" and isinstance(node.ctx, ast.Store):
+            found.add("verify")
         if isinstance(node, ast.Call):
-            found |= set(dangers_of_call(node))
+            found |= set(dangers_of_call(node, resolved(node.func, names)))
         if isinstance(node, ast.Import | ast.ImportFrom):
-            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [str(node.module)]
-            modules += [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
-            tops = {module.split(".")[0] for module in modules}
-            found |= {top for top in tops if top in UNPICKLERS or top in ("yaml", "ruamel")}
+            modules = [one.name for one in node.names] + (
+                [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            )
+            found |= {part for module in modules for part in module.split(".") if part in UNPICKLERS}
+            found |= {module.split(".")[0] for module in modules if module.split(".")[0] in ("yaml", "ruamel")}
     return found
 
 
@@ -104,7 +142,15 @@ def test_no_source_runs_what_it_reads_but_for_what_is_said_here() -> None:
         "torch.load(x, weights_only=y)", "np.load(x, allow_pickle=True)", "np.load(x, allow_pickle=y)", "eval('1')",
         "exec(x)", "os.system('x')", "subprocess.run(x, shell=True)", "subprocess.Popen(x, shell=y)",
         "tempfile.mktemp()", "requests.get(x, verify=False)", "archive.extractall()", "tarfile.open(x).extractall(y)",
-        "import yaml", "from ruamel.yaml import YAML", "YAML(typ='unsafe')", "YAML()", "pd.read_pickle(x)",
+        "from os import system\nsystem('x')", "from torch import load\nload(x)",
+        "import importlib as i\ni.import_module(x)", "from importlib import import_module\nimport_module(x)",
+        "import ray.cloudpickle", "import numpy as np\nnp.load(x, 'r', True)", "import numpy as np\nnp.load(x, **y)",
+        "os.execv(x, y)", "import torch\ntorch.load(x, weights_only=True, pickle_module=p)",
+        "torch.serialization.load(x)", "archive.extract(x)", "import builtins\nbuiltins.eval(x)",
+        "getattr(os, 'system')(x)", "f = eval", "subprocess.getoutput(x)", "loader.exec_module(x)",
+        "session.verify = False", "context.verify_mode = ssl.CERT_NONE", "from markupsafe import Markup\nMarkup(x)",
+        "Environment(autoescape=False)", "map(os.system, x)", "import yaml", "from ruamel.yaml import YAML",
+        "YAML(typ='unsafe')", "YAML()", "import pandas as pd\npd.read_pickle(x)", "frame.read_pickle(x)",
         "__import__(x)",
     ],
 )  # fmt: skip
@@ -199,15 +245,63 @@ def test_what_ray_says_of_an_error_is_passed_on_without_keys(planted: list[str])
     assert words(RuntimeError(f"refused {planted[0]} and {planted[1]}")) == "refused *** and ***"
 
 
-def test_a_path_and_a_short_word_are_no_secrets() -> None:
-    variables = {
-        "SSH_KEY_FILE": "/home/me/.ssh/key",
-        "MY_KEY": "a" * (SHORTEST_SECRET - 1),
-        "EDITOR": "longer-than-eight",
-    }
+def test_a_path_and_a_short_word_are_no_secrets(tmp_path: Path) -> None:
+    variables = {"SSH_KEY_FILE": str(tmp_path), "MY_KEY": "a" * (SHORTEST_SECRET - 1), "EDITOR": "longer-than-eight"}
     text = " ".join(variables.values())
     assert without_secrets(text, variables) == text
-    assert without_secrets("x hush-hush-hush y", {"db_password": "hush-hush-hush"}) == "x *** y"
+
+
+@pytest.mark.parametrize(
+    "secret", ["hush-hush-hush", "/hush/hush+hush", "quo\"te\\and'slash", "line of a key\nanother line\n", "~hush-hush"]
+)
+@pytest.mark.parametrize("spelled", [str, repr, json.dumps, lambda secret: str({"X": secret}), str.strip])
+def test_a_secret_is_hidden_however_it_is_spelled(secret: str, spelled: Callable[[str], str]) -> None:
+    said = without_secrets(f"x {spelled(secret)} y", {"db_password": secret})
+    assert "***" in said
+    assert not any(line in said for line in secret.split("\n") if line)
+
+
+def test_a_password_in_an_address_is_hidden() -> None:
+    text = "no answer from http://me:hunter2@proxy:80/x, nor from s3://bucket/x or git@host:x"
+    assert without_secrets(text, {}) == "no answer from http://***@proxy:80/x, nor from s3://bucket/x or git@host:x"
+
+
+OTHERS = """
+import os
+from disentune.frameworks import beta_vae
+from disentune.metrics import mig
+from disentune.plugin import Framework, Metric
+
+def refuse(*arguments):
+    raise PermissionError(f"here is all: {dict(os.environ)}")
+
+FRAMEWORK = Framework(name="refusing", params=beta_vae.Params, loss=refuse)
+METRIC = Metric(name="refusing", params=mig.Params, score=refuse, keys=("refusing",), needs=mig.METRIC.needs)
+"""
+
+
+def test_whatever_fails_tells_no_key(
+    planted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disentune: Callable[..., tuple[int, str, str]]
+) -> None:
+    (tmp_path / "refusing.py").write_text(OTHERS)
+    (tmp_path / "broken.py").write_text("import os\nraise RuntimeError(f'here is all: {dict(os.environ)}')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = sweep_file(tmp_path)
+    own = ["seeds=1", "evaluation.metrics=['refusing:METRIC']", "objective=null", "search={name: grid}"]
+    simulate(Run(tmp_path / "runs" / "tiny" / "main"), path, np.random.default_rng(0), overrides=own)
+    np.savez(tmp_path / "codes.npz", codes=np.eye(4), factors=np.arange(4)[:, None])
+    loss = "framework={name: 'refusing:FRAMEWORK', beta: 1}"
+    said = [
+        disentune("results", "tiny"), disentune("report", "tiny"), disentune("train", path, "--set", loss),
+        disentune("score", "codes.npz", "--metrics", "refusing:METRIC"),
+        disentune("score", "codes.npz", "--metrics", "refusing:METRIC", "--json"),
+        disentune("plan", path, "--set", "framework={name: 'broken:X'}", "--json"),
+    ]  # fmt: skip
+    for name in ("refusing", "broken"):
+        sys.modules.pop(name, None)
+    assert sum("here is all" in out + err for _, out, err in said) >= 4
+    assert told(planted, *(out + err for _, out, err in said)) == []
+    assert holders(tmp_path, planted) == []
 
 
 def test_no_key_is_sent_with_a_job(planted: list[str], tmp_path: Path) -> None:
@@ -252,11 +346,92 @@ def commands_of(pid: int) -> str:
     return ""
 
 
+def test_the_key_goes_to_the_server_that_was_asked_for_whatever_lies_in_the_working_folder(
+    planted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W&B's client reads ./wandb/settings, which may have come with someone else's files."""
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "settings").write_text("[default]\nbase_url = http://127.0.0.1:1\n")
+    monkeypatch.chdir(tmp_path)
+    assert tracking._settings("https://api.wandb.ai").base_url == "https://api.wandb.ai"
+
+
+def test_a_file_in_the_working_folder_is_not_imported_unless_a_plug_in_is_named(tmp_path: Path) -> None:
+    for name in ("pytz", "simplejson", "netrc", "wandb", "yaml"):
+        (tmp_path / f"{name}.py").write_text("import pathlib\npathlib.Path(__file__).with_suffix('.ran').touch()\n")
+    command = Path(sys.executable).with_name("disentune")
+    for line in (["list", "models"], ["data", "list"], ["results", "nothing"]):
+        subprocess.run([command, *line], cwd=tmp_path, capture_output=True, timeout=120)
+    assert list(tmp_path.glob("*.ran")) == []
+
+
 def test_a_refused_key_in_a_sweep_is_not_repeated(planted: list[str], tmp_path: Path) -> None:
     path = sweep_file(tmp_path, extra=f"wandb: {{api_key: {planted[0]}}}")
     with pytest.raises(Exception, match="a key is never read from a file") as caught:
         read_sweep(path)
     assert told(planted, str(caught.value)) == []
+
+
+# ---- what others hand us
+
+
+def test_commands_to_the_terminal_are_spelled_out(
+    disentune: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "x.yaml").write_text('"\\e]0;title\\a": 1\n"\\u202e": 1\n')
+    code, out, err = disentune("plan", "x.yaml")
+    assert code == 2
+    assert "\\x1b]0;title\\x07" in err
+    assert "\\u202e" in err
+    assert not any(char in out + err for char in "\x1b\x07\u202e")
+
+
+@pytest.mark.parametrize("place", ["driver.lock", "report", "trials/ID", "trials/ID/rows.jsonl", "study.journal"])
+@pytest.mark.parametrize("command", ["status", "resume", "report", "score"])
+def test_a_link_in_a_run_is_refused_before_anything_is_written(
+    make_run: Callable, disentune: Callable[..., tuple[int, str, str]], tmp_path: Path, place: str, command: str
+) -> None:
+    maker = make_run()
+    trial = maker.trial([{"step": 300, "loss": 1.0}])
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    path = maker.run.path / place.replace("ID", trial)
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.symlink_to(victim)
+    code, out, err = disentune(command, maker.run.path)
+    assert (code, out) == (2, "")
+    assert f"{path.name} is a link, and a run holds its own files" in err
+    assert victim.read_text() == "mine"
+
+
+def test_a_run_that_is_a_link_as_a_whole_is_taken(
+    make_run: Callable, disentune: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    make_run().trial([{"step": 300, "loss": 1.0}])
+    (tmp_path / "linked").symlink_to(tmp_path / "runs" / "demo" / "main")
+    assert disentune("status", "linked")[0] == 0
+
+
+@pytest.mark.parametrize("key", ["framework.name", "recon.name", "evaluation.metrics", "dataset.name", "model.name"])
+def test_rows_name_no_plug_in(make_run: Callable, key: str) -> None:
+    maker = make_run()
+    folder = maker.run.trial(maker.trial([]))
+    folder.rows_path.write_text(json.dumps({"step": 1, "metrics": {}, "overrides": {key: "evil:X"}}) + "\n")
+    with pytest.raises(ConfigError, match="is damaged"):
+        folder.rows()
+
+
+def test_links_to_hidden_places_are_not_sent_with_a_job(tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id").write_text("secret")
+    folder = tmp_path / "work"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "inner" / "notes").symlink_to(tmp_path / ".ssh" / "id")
+    with pytest.raises(ConfigError, match=r"notes is a link to .*, which is hidden and not sent"):
+        submission._copy(folder, tmp_path / "sent")
+    assert not (tmp_path / "sent").exists()
 
 
 # ---- packages

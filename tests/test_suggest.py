@@ -1,10 +1,13 @@
 """Optuna's suggestions: a fixed sequence of asks and tells that any death leaves as it was."""
 
+import os
+import pickle
 import time
 from typing import get_args
 
 import pytest
 
+from disentune.errors import ConfigError
 from disentune.settings import Objective, OptunaSearch
 from disentune.storage import place
 from disentune.suggest import Suggestions, journal
@@ -149,3 +152,28 @@ def test_a_suggestion_that_a_dead_driver_left_half_put_is_taken_back(object_stor
     assert len(again.points) == 1
     carry_on(again, steps=1)
     assert again.points == whole.points
+
+
+class Touch:
+    """Whoever unpickles it runs a command."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.path}",)
+
+
+@pytest.mark.parametrize("content", ["pickle", "ff", "no hex", ""])
+def test_a_state_of_cma_es_that_was_made_up_runs_nothing_and_is_refused(tmp_path, content):
+    mark = tmp_path / "run"
+    text = pickle.dumps(Touch(mark)).hex() if content == "pickle" else content
+    made = study(tmp_path / "study.journal", "cmaes")
+    made.ask()
+    made.study._storage.set_trial_system_attr(made.trials[0]._trial_id, "cma:optimizer:0", text)
+    for _ in range(made.search.in_flight - 1):
+        made.ask()
+    made.tell(0.5, 1, stopped=False)
+    with pytest.raises(ConfigError, match="a state of the sampler in it is damaged"):
+        made.ask()
+    assert not mark.exists()

@@ -284,9 +284,9 @@ def test_evaluations_bring_pictures_and_a_table_of_scores(server, maker, rng, se
 
 def test_pictures_that_did_not_arrive_are_sent_with_the_next_try(server, maker, seen, monkeypatch):
     """Rows go another way than files, and usually sooner."""
-    settings = tracking._settings()
+    settings = tracking._settings(server.url)
     settings.x_file_stream_transmit_interval = 0.05
-    monkeypatch.setattr(tracking, "_settings", lambda: settings)
+    monkeypatch.setattr(tracking, "_settings", lambda url: settings)
     trial_id = quick_trial(maker, [], status="running")
     add_evaluation(maker, trial_id, 300, seen)
     tracker = Tracker(maker.run, place_of(maker))

@@ -72,16 +72,13 @@ class At(StrEnum):
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 some trials failed, 2 wrong input, 130 interrupted, 70 a crash of our own, 75
     the storage does not answer."""
-    sys.path.append(os.getcwd())  # for a user's own plug-ins, as with `python -m`
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not be text, nor the terminal UTF-8
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a sweep runs, both just end the command
     try:
         app()
     except DisentuneError as error:
-        from disentune.environment import without_secrets
-
-        err.print(without_secrets(str(error)), markup=False)
+        err.print(str(error), markup=False)
         sys.exit(UNAVAILABLE if isinstance(error, Unavailable) else WRONG_INPUT)
     except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -94,9 +91,7 @@ def main() -> None:
         err.print("interrupted; a run that had begun goes on with: disentune resume RUN")
         sys.exit(INTERRUPTED)
     except Exception:  # a bug, or the cluster's trouble: a supervisor goes on from the ledger
-        from disentune.environment import without_secrets
-
-        err.print(without_secrets(traceback.format_exc()), markup=False, end="")
+        err.print(traceback.format_exc(), markup=False, end="")
         sys.exit(CRASHED)
 
 
@@ -214,7 +209,7 @@ def _selection(sweep: Any, only: str | None) -> Callable[[Any], bool]:
 
 
 def _run_folder(storage: str, sweep_name: str, name: str) -> Any:
-    from disentune.ledger import Run
+    from disentune.ledger import Run, assert_own_files
     from disentune.storage import assert_reachable, place
     from disentune.sweepfile import NAME
 
@@ -224,7 +219,9 @@ def _run_folder(storage: str, sweep_name: str, name: str) -> Any:
         )
     where = place(storage)
     assert_reachable(where)
-    return Run((where / sweep_name / name).absolute())
+    run = Run((where / sweep_name / name).absolute())
+    assert_own_files(run)
+    return run
 
 
 @app.command()

@@ -13,6 +13,7 @@ import requests
 
 from disentune.errors import ConfigError
 from disentune.settings import Wandb
+from disentune.storage import without_password
 
 DEFAULT_URL = "https://api.wandb.ai"
 ANSWER_S = 10.0
@@ -57,7 +58,8 @@ def connection(
     url = base_url(environment)
     has_key = api_key(url, environment) is not None
     if mode == "online" and not has_key:
-        raise ConfigError(f"to be online W&B needs a key for {url}, and none is configured; {HOW_TO_LOG_IN}")
+        where = without_password(url)
+        raise ConfigError(f"to be online W&B needs a key for {where}, and none is configured; {HOW_TO_LOG_IN}")
     return Connection(
         online=has_key and mode != "offline",
         url=url,
@@ -105,14 +107,15 @@ def api_key(url: str, environment: Mapping[str, str] = os.environ) -> str | None
 
 def trouble(connection: Connection, environment: Mapping[str, str] = os.environ) -> str:
     """What keeps the server from taking runs, as far as a small question tells; empty when it answers."""
+    where = without_password(connection.url)
     try:
         answer = _asked_who_i_am(connection, environment)
     except requests.RequestException as error:
-        return f"W&B does not answer at {connection.url} ({type(error).__name__})"
+        return f"W&B does not answer at {where} ({type(error).__name__})"
     if answer.status_code in (401, 403):
-        return f"W&B at {connection.url} refuses the key ({answer.status_code}); {HOW_TO_LOG_IN}"
+        return f"W&B at {where} refuses the key ({answer.status_code}); {HOW_TO_LOG_IN}"
     if not answer.ok:
-        return f"W&B at {connection.url} answers {answer.status_code} {answer.reason}"
+        return f"W&B at {where} answers {answer.status_code} {answer.reason}"
     return ""
 
 

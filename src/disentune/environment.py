@@ -1,5 +1,6 @@
 """What a run was made with: versions, commit, hardware. Nothing personal: no user, no path, no variable."""
 
+import json
 import os
 import platform
 import re
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 PACKAGES = ("disentune", "torch", "numpy", "scikit-learn", "scipy", "ray", "optuna", "pandas", "pyarrow")
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
-"""In the name of a variable; a value that is a path is none."""
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|_PWD|CREDENTIAL", re.IGNORECASE)
+"""In the name of a variable; the path of something that is there is none."""
 SHORTEST_SECRET = 8
+_LOGIN = re.compile(r"//[^/\s@:]*:[^/\s@]+@")
+"""In an address."""
 
 
 def environment() -> dict[str, Any]:
@@ -46,11 +49,23 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def without_secrets(text: str, variables: Mapping[str, str] = os.environ) -> str:
-    """A text that may have come from anywhere, such as an exception's, without the keys and tokens of this process."""
-    hidden = [value for name, value in variables.items() if _SECRET.search(name) and len(value) >= SHORTEST_SECRET]
-    for value in sorted(hidden, key=len, reverse=True):
-        text = text if value.startswith(("/", "~")) else text.replace(value, "***")
-    return text
+    """A text that may have come from anywhere, such as an exception's, without the keys and tokens of this process and
+    without passwords in addresses."""
+    for secret in sorted(_secrets(variables), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return _LOGIN.sub("//***@", text)
+
+
+def _secrets(variables: Mapping[str, str]) -> set[str]:
+    """As they are, line by line, and as they stand in a Python or JSON text."""
+    values = {value for name, value in variables.items() if _SECRET.search(name) and not _is_path(value)}
+    spellings = {spelling for value in values for spelling in (value, repr(value)[1:-1], json.dumps(value)[1:-1])}
+    lines = {line.strip() for spelling in spellings for line in spelling.splitlines()}
+    return {secret for secret in spellings | lines if len(secret) >= SHORTEST_SECRET}
+
+
+def _is_path(value: str) -> bool:
+    return value.startswith(("/", "~")) and os.path.exists(os.path.expanduser(value))
 
 
 def _version(package: str) -> str | None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from disentune.config import Named, Scored, TrialConfig
 from disentune.data.factors import FactorGrid
+from disentune.environment import without_secrets
 from disentune.errors import DataError
 from disentune.metrics import scored as scores_of
 from disentune.metrics.table import table_of
@@ -170,7 +171,7 @@ def evaluated(config: TrialConfig, trained: Trained, due: Iterable[Scored]) -> S
         except DataError as error:
             _fail(scores, scored, str(error).removeprefix(f"{scored.metric.plugin.name}: "))
         except Exception as error:  # a metric may fail in any way; the trial and the other metrics go on
-            _fail(scores, scored, f"{type(error).__name__}: {error}")
+            _fail(scores, scored, without_secrets(f"{type(error).__name__}: {error}"))
     return scores
 
 

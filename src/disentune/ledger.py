@@ -27,7 +27,7 @@ from disentune import documents, lease, storage
 from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, Invalid, TrialConfig
 from disentune.environment import environment
 from disentune.errors import ConfigError, TrialError, Unavailable, did_you_mean, first_line
-from disentune.settings import Settings
+from disentune.settings import Settings, may_change
 from disentune.storage import (
     TRANSIENT,
     Place,
@@ -130,7 +130,14 @@ def _row(line: bytes) -> dict[str, Any]:
         raise ValueError("metrics are numbers")
     if not all(isinstance(row.get(part, {}), dict) for part in ("overrides", "clock", "details", "scored", "notes")):
         raise ValueError("the parts of a row are mappings")
+    if not all(map(_may_change, row.get("overrides", {}))):
+        raise ValueError("an override changes what may change during training, and names no plug-in")
     return row
+
+
+def _may_change(key: str) -> bool:
+    """During training. Another plug-in, as a stranger's rows might name one, would be imported."""
+    return may_change(key) and not key.endswith(".name")
 
 
 def _is_whole(value: Any) -> bool:
@@ -790,12 +797,37 @@ def find_run(text: str, storage: "str | Place" = DEFAULT_STORAGE) -> Run:
     try:
         found = _found_run(text, where)
         if found is not None:
+            assert_own_files(found)
             return found
         known = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in where.glob("*/*/sweep.yaml"))
     except OSError as error:
         raise ConfigError(f"no run '{text:.100}': {error.strerror}") from None
     listed = f" Known in {where}: {', '.join(known)}" if known else f" There are no runs in {where}"
     raise ConfigError(f"no run '{text}'.{did_you_mean(text, known)}{listed}")
+
+
+DEPTH = 3
+"""Of the folders in which files are written: the run's, trials/ and each trial's."""
+
+
+def assert_own_files(run: Run) -> None:
+    """A link in a run that came from elsewhere would let us write where it points to."""
+    if isinstance(run.path, Path) and (link := _first_link(str(run.path), DEPTH)):
+        raise ConfigError(
+            f"{shown(Path(link))} is a link, and a run holds its own files; put the file itself there (the folder of "
+            "the run as a whole may be a link)"
+        )
+
+
+def _first_link(folder: str, depth: int) -> str:
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    if links := sorted(entry.path for entry in entries if entry.is_symlink()):
+        return links[0]
+    below = (_first_link(entry.path, depth - 1) for entry in entries if depth > 1 and entry.is_dir())
+    return next(filter(None, below), "")
 
 
 def _found_run(text: str, where: Place) -> Run | None:
@@ -819,7 +851,9 @@ def trial_at(path: Place) -> tuple[TrialFolder, Run]:
     """A trial by its folder, and the run it is of."""
     folder = TrialFolder(path.resolve())  # its name is the trial's id, also for `.`
     if (folder.path / "config.json").is_file():
-        return folder, Run(folder.path.parent.parent)
+        run = Run(folder.path.parent.parent)
+        assert_own_files(run)
+        return folder, run
     trials = Run(folder.path).trials()
     example = shown(trials[0].path) if trials else "runs/SWEEP/RUN/trials/ID"
     raise ConfigError(f"{path} is no trial's folder, for it has no config.json; name one such as {example}")

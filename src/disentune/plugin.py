@@ -6,6 +6,8 @@ record in a package of theirs, named by its import path: `my_package.my_vae:FRAM
 
 import importlib
 import math
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -410,6 +412,8 @@ class Catalogue(Generic[P]):
 
     def _imported(self, path: str) -> P:
         module, _, attribute = path.partition(":")
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # as with `python -m`, but not before a plug-in is asked for by its path
         try:
             plugin = getattr(importlib.import_module(module), attribute)
         except (Exception, SystemExit) as error:  # a user's module may fail in any way while it is imported

@@ -56,7 +56,10 @@ def _config(folder: TrialFolder) -> TrialConfig:
     flat["training.compile"] = False
     if not cuda.is_available():
         flat["training.device"] = "cpu"
-    return TrialConfig.parse(nested(flat))
+    try:
+        return TrialConfig.parse(nested(flat))
+    except Invalid as error:
+        raise ConfigError(f"{folder.rows_path}: its last overrides do not fit its config: {error}") from None
 
 
 def _newest(folder: TrialFolder) -> tuple[int, dict[str, Any], list[str]]:

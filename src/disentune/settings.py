@@ -71,6 +71,11 @@ class Median(Frozen):
     min_trials: Count = Field(3, ge=1, description="trials to compare with before any is cut")
 
 
+def may_change(key: str) -> bool:
+    """During training."""
+    return key.startswith(("framework.", "recon.")) or key == "training.learning_rate"
+
+
 class Pbt(Frozen):
     """Population based training (Jaderberg et al. 2017), synchronous: every `every` steps the worst `quantile` copies
     weights and values of the best and perturbs the values of `keys`."""
@@ -86,7 +91,7 @@ class Pbt(Frozen):
     @classmethod
     def _can_change(cls, keys: list[str]) -> list[str]:
         for key in keys:
-            if not key.startswith(("framework.", "recon.")) and key != "training.learning_rate":
+            if not may_change(key):
                 raise ValueError(f"'{key}' cannot change during training; framework.*, recon.* and "
                                  "training.learning_rate can")  # fmt: skip
         return keys

@@ -61,7 +61,7 @@ class Streaming:
 
 def _started(run: Run) -> "subprocess.Popen[bytes]":
     """In a session of its own: Ctrl-C is for the driver."""
-    command = [sys.executable, "-m", "disentune.tracking", str(run.path)]
+    command = [sys.executable, "-P", "-m", "disentune.tracking", str(run.path)]  # nothing of the working folder
     with open(run.tracking_log, "ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
     assert process.stdin is not None

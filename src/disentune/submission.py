@@ -190,11 +190,24 @@ def packed(sweep: SweepFile | None, working_dir: Path | None) -> Iterator[Path]:
 
 
 def _copy(source: Path, target: Path) -> None:
+    _assert_no_hidden_targets(source)
     try:
         shutil.copytree(source, target, ignore=shutil.ignore_patterns(*LEFT_OUT), ignore_dangling_symlinks=True)
     except shutil.Error as error:
         path, _, why = error.args[0][0]
         raise ConfigError(f"--working-dir {source}: {path} cannot be sent: {why}") from None
+
+
+def _assert_no_hidden_targets(folder: Path) -> None:
+    """What a link points to is sent; keys lie in hidden places."""
+    left_out = shutil.ignore_patterns(*LEFT_OUT)
+    for parent, folders, files in os.walk(folder):
+        folders[:] = set(folders) - left_out(parent, folders)
+        for path in (Path(parent) / one for one in {*folders, *files} - left_out(parent, [*folders, *files])):
+            target = Path(os.path.realpath(path))
+            hidden = any(part.startswith(".") for part in target.parts)
+            if path.is_symlink() and hidden and not target.is_relative_to(os.path.realpath(folder)):
+                raise ConfigError(f"--working-dir {folder}: {path} is a link to {target}, which is hidden and not sent")
 
 
 def assert_small(folder: Path) -> None:

@@ -5,8 +5,10 @@ one more, and so on. Every suggestion is thus a function of earlier results alon
 the journal ends.
 """
 
+import io
 import json
 import os
+import pickle
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +20,7 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import BaseJournalBackend, JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
+from disentune.errors import ConfigError, first_line
 from disentune.randomness import torch_seed
 from disentune.settings import Objective, OptunaSearch
 from disentune.storage import Place, RemotePath, read_if_there
@@ -107,7 +110,43 @@ def _sampler(search: OptunaSearch, arm: str, number: int) -> optuna.samplers.Bas
         case "nsgaii":
             return samplers.NSGAIISampler(seed=seed)
         case "cmaes":
-            return samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+            return _CmaEs(seed=seed, warn_independent_sampling=False)
+
+
+_STATE = {
+    ("cmaes._cma", "CMA"), ("numpy", "ndarray"), ("numpy", "dtype"),
+    ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"),
+}  # fmt: skip
+"""All that a state of CMA-ES is made of."""
+
+
+class _CmaEs(optuna.samplers.CmaEsSampler):
+    """Optuna keeps its state pickled in the journal, which may have come with someone else's run: nothing but numbers
+    and the optimiser itself is made of one."""
+
+    def _restore_optimizer(self, completed_trials: list[FrozenTrial]) -> Any:
+        for trial in reversed(completed_trials):
+            parts = {key: part for key, part in trial.system_attrs.items() if key.startswith(self._attr_key_optimizer)}
+            if parts:
+                return _read_state(self._concat_optimizer_attrs(parts))
+        return None
+
+
+def _read_state(text: str) -> Any:
+    try:
+        return _StateReader(io.BytesIO(bytes.fromhex(text))).load()
+    except Exception as error:  # damage of all kinds
+        raise ConfigError(
+            f"study.journal: a state of the sampler in it is damaged, or not of Optuna's making ({first_line(error)}); "
+            "restore the file from a backup, or run under another --name"
+        ) from None
+
+
+class _StateReader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _STATE:
+            raise ValueError(f"{module}.{name} is no part of a state")
+        return super().find_class(module, name)
 
 
 class Suggestions:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +12,29 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import Progress, TaskID
+from rich.text import Text
 
-out = Console(highlight=False, soft_wrap=True)
+from disentune.environment import without_secrets
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Commands to a terminal, and marks that turn the direction of a text."""
+
+
+class PlainConsole(Console):
+    """A text may have come from anywhere: what would command the terminal is spelled out, and no key is shown."""
+
+    def render_str(self, text: str, **settings: Any) -> Text:
+        return super().render_str(_CONTROL.sub(_spelled, without_secrets(text)), **settings)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+out = PlainConsole(highlight=False, soft_wrap=True)
 if not out.is_terminal and "COLUMNS" not in os.environ:
     out.width = 300  # a file or pipe has no edge at 80
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+err = PlainConsole(stderr=True, highlight=False, soft_wrap=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 Storage = Annotated[
@@ -28,7 +47,7 @@ DEFAULT_STORAGE = "runs"
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1, allow_nan=False))  # noqa: T201
+    print(without_secrets(json.dumps(value, indent=1, allow_nan=False)))  # noqa: T201
 
 
 PLAIN_INTERVAL_S = 10.0

@@ -146,7 +146,7 @@ class Stream:
         self.seen = self.told = 0
         if not connection.online:  # its file is written whole, from the first row on
             shutil.rmtree(folder.wandb_folder, ignore_errors=True)
-        self.run = _opened(_identity(folder, connection, sweep, run))
+        self.run = _opened(_identity(folder, connection, sweep, run), connection.url)
         self.start = self.run.starting_step if connection.online else 0
         """The first step that the server does not have."""
         self.run.define_metric("step")
@@ -172,11 +172,12 @@ class Stream:
         own = Path(self.run.dir).resolve()
         for files in sorted(self.folder.wandb_folder.glob("run-*/files")):
             for path in (files / "media").rglob("*") if files.resolve() != own else ():
-                if path.is_file():
+                if path.is_file() and path.resolve().is_relative_to(files.resolve()):  # nothing that a link points to
                     self.run.save(glob.escape(str(path)), base_path=str(files), policy="now")
 
     def send_checkpoint(self, name: str, step: int, about: dict[str, Any]) -> bool:
         """Whether W&B says that it has it; equal content is one version there."""
+        self.folder.checkpoints.load(step)  # TrialError when it is none, but a link to something else, say
         artifact = wandb.Artifact(name, type="model", metadata=about)
         for path in (self.folder.checkpoints.path(step), self.folder.path / "config.json"):
             artifact.add_file(str(self._file(path)), name=path.name)
@@ -207,10 +208,10 @@ class Stream:
             raise Failed(f"{type(error).__name__}: {error}") from error
 
 
-def _opened(identity: dict[str, Any]) -> wandb.Run:
+def _opened(identity: dict[str, Any], url: str) -> wandb.Run:
     """Raises Busy or Failed."""
     try:
-        return wandb.init(**identity, settings=_settings())
+        return wandb.init(**identity, settings=_settings(url))
     except Exception as error:  # the client has many of them
         kind = Busy if IN_USE in str(error) else Failed
         raise kind(f"{type(error).__name__}: {error}") from error
@@ -238,9 +239,11 @@ def _identity(folder: TrialFolder, connection: Connection, sweep: SweepFile, run
     }
 
 
-def _settings() -> wandb.Settings:
-    """Nothing of this process is the trial's: not its console, its source, its git, its memory."""
+def _settings(url: str) -> wandb.Settings:
+    """Nothing of this process is the trial's: not its console, its source, its git, its memory. And a settings file in
+    the working folder, which the client reads too, does not say who gets the key."""
     return wandb.Settings(
+        base_url=url,
         console="off",
         disable_code=True,
         disable_git=True,

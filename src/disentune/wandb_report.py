@@ -5,7 +5,9 @@ written as its specification.
 """
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +45,8 @@ def make(results: Results, connection: Connection) -> Made:
     if not reason:
         try:
             entity = connection.entity or own_entity(connection)
-            saved = _report(results, connection, entity, online=True).save()
+            with _server(connection.url):
+                saved = _report(results, connection, entity, online=True).save()
             return Made(url=saved.url)
         except Exception as error:  # the client raises whatever its server's answer led it to
             reason = scrubbed(f"{type(error).__name__}: {' '.join(str(error).split())}")[:300]
@@ -51,6 +54,19 @@ def make(results: Results, connection: Connection) -> Made:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, specification(results, connection))
     return Made(file=str(path), reason=reason)
+
+
+@contextmanager
+def _server(url: str) -> Iterator[None]:
+    """A settings file in the working folder, which the client reads too, does not say who gets the key."""
+    before = os.environ.get("WANDB_BASE_URL")
+    os.environ["WANDB_BASE_URL"] = url
+    try:
+        yield
+    finally:
+        os.environ.pop("WANDB_BASE_URL")
+        if before is not None:
+            os.environ["WANDB_BASE_URL"] = before
 
 
 def specification(results: Results, connection: Connection) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class _Walk:
         self.source, self.document = source, Document(source.file)
         self.scalars = yaml.SafeLoader("")
         self.values = 0
+        self.keys: dict[int, int] = {}
 
     def value(self, node: Any, path: Path_) -> Any:
         self.document.lines.setdefault(path, node.start_mark.line + 1)
@@ -84,6 +85,8 @@ class _Walk:
                     error, key, f"'{key.value:.60}' stands twice in one mapping; Ray would take the last; keep one"
                 )
             own.add(str(key.value))
+        if self._keys(node) > MOST_VALUES:
+            raise _unreadable(self.source.file, node.start_mark.line + 1, "merges too much")
         self.scalars.flatten_mapping(node)
         mapping = {}
         for key, value in node.value:
@@ -91,6 +94,17 @@ class _Walk:
             self.document.lines[(*path, name)] = key.start_mark.line + 1
             mapping[name] = self.value(value, (*path, name))
         return mapping
+
+    def _keys(self, node: Any) -> int:
+        """Of a mapping with all that is merged into it, in which each may be merged again."""
+        if not isinstance(node, yaml.MappingNode):
+            return 0
+        if id(node) not in self.keys:
+            self.keys[id(node)] = 0  # of one that merges itself
+            merged = [value for key, value in node.value if key.tag == MERGE]
+            parts = [part for one in merged for part in (one.value if isinstance(one, yaml.SequenceNode) else [one])]
+            self.keys[id(node)] = len(node.value) + sum(map(self._keys, parts))
+        return self.keys[id(node)]
 
     def _scalar(self, node: Any) -> Any:
         value = self.scalars.construct_object(node)

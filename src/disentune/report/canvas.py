@@ -34,6 +34,7 @@ _SETTINGS: dict[Any, Any] = {
     "axes.labelcolor": INK,
     "text.color": INK,
     "text.parse_math": False,  # a name may have a dollar in it
+    "text.usetex": False,  # whatever a matplotlibrc in the working folder says
     "xtick.color": INK,
     "ytick.color": INK,
     "svg.fonttype": "path",
