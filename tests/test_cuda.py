@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import subprocess
 import sys
 import weakref
 from pathlib import Path
@@ -104,3 +105,27 @@ def test_no_other_file_calls_cuda_s_functions():
     package = Path(cuda.__file__).parent
     users = {path.name for path in package.rglob("*.py") if re.search(r"torch\.cuda\.|torch\.OutOf", path.read_text())}
     assert users == {"cuda.py"}
+
+
+def test_garbage_of_a_trial_is_collected_without_looking_at_all_that_libraries_brought():
+    """In a process of its own, whose garbage collector is as it was at the start."""
+    code = """
+import gc, weakref
+from disentune import cuda
+
+class Held:
+    pass
+
+def garbage():
+    one = Held()
+    one.itself = one
+    return weakref.ref(one)
+
+cuda.release()
+tracked = len(gc.get_objects())
+assert tracked < gc.get_freeze_count() / 10, (tracked, gc.get_freeze_count())
+gone = garbage()
+cuda.release()
+assert gone() is None
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
