@@ -65,8 +65,8 @@ def release() -> int:
 
 
 def _collect() -> None:
-    """Libraries bring half a million objects that never go: looking at them all again took longer than a short trial, so
-    those that are left the first time are not looked at any more."""
+    """Libraries bring half a million objects that never go. To look at them all again took longer than a short trial:
+    what is left the first time is not looked at any more."""
     gc.collect()
     if not gc.get_freeze_count():
         gc.freeze()
