@@ -1,5 +1,7 @@
 """The command line: list, plan, run, resume, status, results, report, inspect, sync, score, data, train and more."""
 
+import atexit
+import gc
 import io
 import json
 import os
@@ -75,6 +77,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not be text, nor the terminal UTF-8
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a sweep runs, both just end the command
+    atexit.register(gc.freeze)  # else Python looks at half a million objects of libraries once more before it ends
     try:
         app()
     except DisentuneError as error:
