@@ -12,7 +12,8 @@ import disentune
 ROOT = Path(disentune.__file__).parent
 LAYERS = [
     ("errors", "cuda", "preemption"),
-    ("randomness", "process", "environment", "terminal", "storage"),
+    ("environment",),
+    ("randomness", "process", "terminal", "storage"),
     ("documents", "plugin", "lease"),
     ("gaussian", "initialise", "pairs", "parameters", "schedules", "figures", "transforms"),
     ("settings", "data", "models", "recon", "frameworks", "metrics"),
@@ -22,7 +23,8 @@ LAYERS = [
     ("space", "training", "pictures", "ledger", "suggest", "schema", "arrays"),
     ("schedule", "segment", "plan", "results"),
     ("planner", "report", "rescore", "watch", "inspection", "clusterfile", "fallback"),
-    ("display", "trainable", "search", "tracking", "streaming", "wandb_report", "placement", "verify"),
+    ("placement",),
+    ("display", "trainable", "search", "tracking", "streaming", "wandb_report", "verify"),
     ("sweep", "submission", "supervisor"),
     ("cli_data", "cli_report", "cli_inspect", "cli_wandb", "cli_cluster", "cli_submit"),
     ("cli", "__init__"),

@@ -10,6 +10,7 @@ import glob
 import json
 import math
 import os
+import re
 import select
 import shutil
 import sys
@@ -43,7 +44,7 @@ SETTLE_S = 3.0
 """How long a server has to take in what it was sent before it is asked for it."""
 MOST_SENDS, MOST_FAILURES, MOST_ROUNDS = 3, 2, 8
 
-LOST = "onnection lost"
+LOST = re.compile(r"onnection ?(lost|reset)|MailboxClosed|HandleAbandoned|Broken ?pipe", re.IGNORECASE)
 """What it says when its background process has died."""
 IN_USE = "is in use"
 """What the client says of a run that it is still closing in the background."""
@@ -334,7 +335,7 @@ class Tracker:
         if stream is not None:
             with suppress(Exception):  # else the client would not let go of the run
                 stream.run.finish(exit_code=1)
-        if LOST in f"{error!r} {error.__cause__!r}":
+        if LOST.search(f"{error!r} {error.__cause__!r}"):
             self._restart_client()
         if self.connection.online and (text := trouble(self.connection)):
             return self._went_away(Away(text))
