@@ -160,9 +160,7 @@ def disk_of_wandb_is_full(scene: Scene) -> None:
     scene.commands.environment |= server.environment()
     disk = Disk(scene, scene.folder / "wandb")
     for trial_id, _, _ in scene.calm.table:
-        (disk.folder / trial_id).mkdir()
-        scene.run.trial(trial_id).path.mkdir(parents=True)
-        scene.run.trial(trial_id).wandb_folder.symlink_to(disk.folder / trial_id)
+        disk.show(trial_id, scene.run.trial(trial_id).wandb_folder)
     driver = scene.start()
     scene.at_some_row(driver, most=0.3)
     while not driver.ended:

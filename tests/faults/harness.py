@@ -301,10 +301,17 @@ class Disk:
     """A small disk, mounted on a folder until the scene is over."""
 
     def __init__(self, scene: Scene, folder: Path, size_mb: int = 24):
-        self.folder, self.ballast = folder, folder / "ballast"
+        self.folder, self.ballast, self.stack = folder, folder / "ballast", scene.stack
         folder.mkdir(parents=True, exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "disentune", folder], check=True)
         scene.stack.callback(subprocess.run, ["umount", "--lazy", folder], check=True)
+
+    def show(self, name: str, folder: Path) -> None:
+        """A folder of it in another place."""
+        (self.folder / name).mkdir()
+        folder.mkdir(parents=True)
+        subprocess.run(["mount", "--bind", self.folder / name, folder], check=True)
+        self.stack.callback(subprocess.run, ["umount", "--lazy", folder], check=True)
 
     def fill(self, left: int = 0) -> None:
         """Also what has become free since the last time. With a page `left`, what is larger is cut in the middle."""
