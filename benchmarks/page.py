@@ -129,18 +129,18 @@ def machine_rows(files: list[dict[str, Any]]) -> list[tuple[str, str]]:
     ]
 
 
-def remarks(files: list[dict[str, Any]], found: list[Measurement]) -> list[str]:
+def remarks(files: list[dict[str, Any]], kept: list[dict[str, Any]], found: list[Measurement]) -> list[str]:
     lines = []
     if behind := [one for one in found if not one.good]:
         lines += ["", "Behind the target:", "", *(f"- {one.name}: {shown(one.judged)}" for one in behind)]
     if beaten := [one for one in found if one.rival_wins]:
         lines += ["", "The rival wins:", "", *(f"- {one.name}: {shown(one.ratio)}" for one in beaten)]
     names = {path.stem.removeprefix("bench_") for path in (ROOT / "benchmarks").glob("bench_*.py")}
-    if missing := sorted(names - {file["benchmark"] for file in files}):
+    if missing := sorted(names - {file["benchmark"] for file in [*files, *kept]}):
         lines += ["", f"Without a result, because they broke or were not run: {', '.join(missing)}."]
     if busy := [file for file in files if file["load_before"] > BUSY * file["machine"]["cores"]]:
         told = ", ".join(f"{file['benchmark']} ({file['load_before']:.1f})" for file in busy)
-        lines += ["", f"Other programs kept the machine busy (load average before the start): {told}."]
+        lines += ["", f"Load average of the last minute before the start, by what was measured before or other programs: {told}."]
     return lines
 
 
@@ -170,7 +170,7 @@ def main() -> None:
         machine=machine_rows(files or kept),
         met=sum(one.good for one in judged),
         judged=len(judged),
-        remarks=remarks(files, found),
+        remarks=remarks(files, kept, found),
         sections=sections(files, kept),
     )
     PAGE.write_text(text.rstrip() + "\n")
