@@ -140,7 +140,8 @@ def remarks(files: list[dict[str, Any]], kept: list[dict[str, Any]], found: list
         lines += ["", f"Without a result, because they broke or were not run: {', '.join(missing)}."]
     if busy := [file for file in files if file["load_before"] > BUSY * file["machine"]["cores"]]:
         told = ", ".join(f"{file['benchmark']} ({file['load_before']:.1f})" for file in busy)
-        lines += ["", f"Load average of the last minute before the start, by what was measured before or other programs: {told}."]
+        why = "Load average of the last minute before the start, by what was measured before or other programs"
+        lines += ["", f"{why}: {told}."]
     return lines
 
 
