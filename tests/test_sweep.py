@@ -92,3 +92,8 @@ def test_a_local_ray_is_not_waited_for_process_by_process(monkeypatch):
     for process in node.processes:
         process.stdout.close()
     assert waits == node.processes[:1], "the raylet alone is given time, to end its workers"
+
+
+def test_a_local_ray_that_has_ended_already_is_left_alone():
+    sweep._end_quickly(SimpleNamespace(_private=SimpleNamespace(worker=SimpleNamespace(_global_node=None))))
+    assert not ray.is_initialized()

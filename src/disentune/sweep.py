@@ -235,6 +235,8 @@ def _end_quickly(ray: Any) -> None:
     """Ray gives each process of a local session a second to end on SIGTERM, one after another, and ours do not hear it
     (`_deaf_children`). Only the raylet is worth the wait: it ends the workers."""
     node = ray._private.worker._global_node
+    if node is None:  # it has ended already, as on a signal while it starts
+        return
     kill_all, kill, raylet = node.kill_all_processes, node._kill_process_type, "raylet"
 
     def kill_all_quickly(**asked: Any) -> None:
