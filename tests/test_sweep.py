@@ -1,14 +1,7 @@
 """Ray's edge in the driver: which Ray a sweep runs on, and whether it may."""
 
-import signal
-import subprocess
-import sys
-from threading import RLock
-from types import SimpleNamespace
-
 import pytest
 import ray
-from ray._private.node import Node
 
 from disentune import sweep
 from disentune.errors import ConfigError
@@ -55,45 +48,3 @@ def test_an_address_where_nothing_listens_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(ray, "init", lambda *_, **__: pytest.fail("Ray waits for minutes"))
     with pytest.raises(ConfigError, match=r"--address 127\.0\.0\.1:1: no Ray cluster answers there"):
         sweep._connect(ray, "127.0.0.1:1")
-
-
-class DeafNode:
-    """Of Ray's own class what ends processes, with real ones that do not hear SIGTERM."""
-
-    kill_all_processes, _kill_process_type = Node.kill_all_processes, Node._kill_process_type
-    _kill_process_impl, removal_lock = Node._kill_process_impl, RLock()
-
-    def __init__(self, *kinds):
-        deaf = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); print(); time.sleep(60)"]
-        started = {kind: subprocess.Popen(deaf, stdout=subprocess.PIPE) for kind in kinds}
-        assert all(process.stdout.readline() for process in started.values())
-        self.processes = list(started.values())
-        self.all_processes = {
-            kind: [SimpleNamespace(process=process, use_valgrind=False, use_valgrind_profiler=False)]
-            for kind, process in started.items()
-        }
-
-
-def test_a_local_ray_is_not_waited_for_process_by_process(monkeypatch):
-    node, waits = DeafNode("raylet", "gcs_server", "monitor", "log_monitor"), []
-    wait = subprocess.Popen.wait
-
-    def counted(self, timeout=None):
-        try:
-            return wait(self, timeout)
-        except subprocess.TimeoutExpired:
-            waits.append(self)
-            raise
-
-    monkeypatch.setattr(subprocess.Popen, "wait", counted)
-    sweep._end_quickly(SimpleNamespace(_private=SimpleNamespace(worker=SimpleNamespace(_global_node=node))))
-    node.kill_all_processes(check_alive=False, allow_graceful=True, wait=False)
-    assert [process.poll() for process in node.processes] == [-signal.SIGKILL] * 4
-    for process in node.processes:
-        process.stdout.close()
-    assert waits == node.processes[:1], "the raylet alone is given time, to end its workers"
-
-
-def test_a_local_ray_that_has_ended_already_is_left_alone():
-    sweep._end_quickly(SimpleNamespace(_private=SimpleNamespace(worker=SimpleNamespace(_global_node=None))))
-    assert not ray.is_initialized()

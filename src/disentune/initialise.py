@@ -12,17 +12,22 @@ MOST_WEIGHTS = 200_000_000
 
 
 def initialised(build: Callable[[], M], generator: torch.Generator) -> M:
-    """Weights Xavier-normal (Glorot & Bengio, AISTATS 2010, Eq. 12, as a normal law), biases 0.
+    """A network of linear and convolutional layers: weights Xavier-normal (Glorot & Bengio, AISTATS 2010, Eq. 12, as a
+    normal law), biases 0.
 
     On the meta device, torch's own initialisation neither costs time nor draws from the global generator; a network
-    that no machine would hold is refused there, with a ValueError.
+    that no machine would hold is refused there, with a ValueError, and so is one with buffers, whose values are lost.
     """
     with torch.device("meta"):
         module = build()
     weights = sum(parameter.numel() for parameter in module.parameters())
     if weights > MOST_WEIGHTS:
         raise ValueError(f"a network may have {MOST_WEIGHTS:,} weights, but this one has {weights:,}; make it smaller")
-    module.to_empty(device="cpu")
+    if names := [name for name, _ in module.named_buffers()]:
+        raise ValueError(f"a network with buffers ({', '.join(names)}) cannot be initialised so: it would lose them")
+    # Not `to_empty`, which does the same and loads a library of symbolic maths for it: a second of every process.
+    empty = {name: torch.empty(parameter.shape) for name, parameter in module.named_parameters()}
+    module.load_state_dict(empty, assign=True)
     for parameter in module.parameters():
         if parameter.dim() > 1:
             nn.init.xavier_normal_(parameter, generator=generator)

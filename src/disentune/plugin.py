@@ -280,6 +280,16 @@ class Losses:
     """What the next step finds in `Step.state`."""
 
 
+class Optimiser(Protocol):
+    """What the loop asks of one: `disentune.adam.Adam`, or any of torch.optim."""
+
+    def step(self) -> Any: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+
+
 @dataclass(frozen=True)
 class Helper:
     """A network that is trained beside the model by an optimiser of its own, such as a discriminator.
@@ -288,7 +298,7 @@ class Helper:
     """
 
     build: Callable[[Setting, Any, torch.Generator], nn.Module]
-    optimiser: Callable[[Iterable[nn.Parameter], Any], torch.optim.Optimizer]
+    optimiser: Callable[[Iterable[nn.Parameter], Any], Optimiser]
     """(parameters, params) -> the optimiser."""
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from disentune import cuda
+from disentune import cuda, local_ray
 from disentune.connection import Connection
 from disentune.errors import ConfigError, first_line
 from disentune.ledger import Run
@@ -214,37 +214,21 @@ def _ray(address: str | None, resources: Resources) -> Iterator[Any]:
         os.environ.setdefault(name, value)
     os.environ.setdefault("TUNE_MAX_PENDING_TRIALS_PG", _PENDING_CLUSTER if address else _PENDING_LOCAL)
     import ray
-    from ray import tune
 
     for name in ("ray", "ray.tune", "ray.train", "ray.data"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     mine = not ray.is_initialized()
     if mine:
         _connect(ray, address)
+    from ray import tune
+
     try:
         if not address:  # Ray may see fewer cores than there are, in a container
             _assert_enough(ray.cluster_resources(), resources)
         yield tune
     finally:
         if mine:
-            _end_quickly(ray)
-            ray.shutdown()
-
-
-def _end_quickly(ray: Any) -> None:
-    """Ray gives each process of a local session a second to end on SIGTERM, one after another, and ours do not hear it
-    (`_deaf_children`). Only the raylet is worth the wait: it ends the workers."""
-    node = ray._private.worker._global_node
-    if node is None:  # it has ended already, as on a signal while it starts
-        return
-    kill_all, kill, raylet = node.kill_all_processes, node._kill_process_type, "raylet"
-
-    def kill_all_quickly(**asked: Any) -> None:
-        if raylet in node.all_processes:
-            kill(raylet, check_alive=False, allow_graceful=True)
-        kill_all(check_alive=False, allow_graceful=False)
-
-    node.kill_all_processes = kill_all_quickly
+            ray.shutdown() if address else local_ray.end(ray)
 
 
 def _assert_address(address: str) -> None:
@@ -261,17 +245,6 @@ def _assert_address(address: str) -> None:
         )
 
 
-@contextmanager
-def _deaf_children() -> Iterator[None]:
-    """Processes started here do not hear SIGTERM: sent to a whole process group (by `timeout`, say) it is for the
-    driver, who still needs them to end cleanly. Ray does the same for SIGINT, and ends its own with SIGKILL at last."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _connect(ray: Any, address: str | None) -> None:
     if address:
         from disentune.verify import join
@@ -279,10 +252,16 @@ def _connect(ray: Any, address: str | None) -> None:
         join(ray, address)
         return
     try:
-        with _deaf_children():  # without "local" Ray would join a cluster that it finds on this machine
-            ray.init("local", log_to_driver=False, logging_level=logging.CRITICAL, include_dashboard=False)
+        local_ray.start(ray, meanwhile=_load_what_comes_next)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(f"a local Ray could not be started ({first_line(error)})") from None
+
+
+def _load_what_comes_next() -> None:
+    """Two seconds of imports: what drives the trials, and what draws the figure at the end."""
+    import disentune.report.summary
+    import disentune.search
+    import disentune.trainable  # noqa: F401
 
 
 def _assert_compiler(sweep: SweepFile) -> None:

@@ -8,7 +8,6 @@ current row are all there is to save.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -17,11 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from disentune import evaluation
+from disentune.adam import Adam
 from disentune.config import WATCHED, TrialConfig
 from disentune.data.factors import FactorGrid
 from disentune.data.stored import contents
 from disentune.errors import DataError, TrialError, first_line
-from disentune.plugin import AutoEncoder, Batch, FactorImages, Framework, Losses, Step
+from disentune.plugin import AutoEncoder, Batch, FactorImages, Framework, Losses, Optimiser, Step
 from disentune.randomness import stream, torch_seed
 from disentune.transforms import Inputs, fits, inputs, moved
 
@@ -65,7 +65,7 @@ class _Helper:
 
     network: nn.Module
     parameters: list[nn.Parameter]
-    optimiser: torch.optim.Optimizer
+    optimiser: Optimiser
 
     def improve(self, loss: Tensor | None) -> None:
         assert loss is not None
@@ -106,7 +106,7 @@ def _assert_declared(framework: Framework, losses: Losses) -> None:
         raise TrialError(f"framework '{framework.name}': `Losses.helper` and `Framework.helper` go together")
 
 
-def _restore(optimiser: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+def _restore(optimiser: Optimiser, state: Mapping[str, Any]) -> None:
     groups = optimiser.state_dict()["param_groups"]  # the learning rate is the config's, not the state's
     optimiser.load_state_dict({"state": dict(state), "param_groups": groups})
 
@@ -145,16 +145,12 @@ class Training:
         self.extra = self._extra()
         brought = [*self.model.parameters(), *(self.extra.parameters() if self.extra else ())]
         self.trained = [parameter for parameter in brought if parameter.requires_grad]
+        self.optimiser = Adam(self.trained, config.training.learning_rate)
         self.helper = self._helper()
         self.framework_state = dict(config.framework.plugin.state(config.framework.params))
         self.sums = _Sums()
         if state is not None:
             self._load(state)
-
-    @cached_property
-    def optimiser(self) -> torch.optim.Adam:
-        """With its first optimiser torch loads its compiler, which takes a second that a plan can do without."""
-        return torch.optim.Adam(self.trained, lr=self.config.training.learning_rate, fused=True)
 
     def _inputs(self, on_device: bool) -> Inputs:
         dataset = self.config.dataset

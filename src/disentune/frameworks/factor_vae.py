@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from disentune.adam import Adam
 from disentune.gaussian import kl_to_prior, nats_per_image, sample
 from disentune.initialise import initialised
 from disentune.pairs import Independent
@@ -48,8 +49,8 @@ def discriminator(setting: Setting, params: Params, generator: torch.Generator) 
     return initialised(network, generator)
 
 
-def optimiser(parameters: Iterable[nn.Parameter], params: Params) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, lr=params.helper_learning_rate, betas=(0.5, 0.9), fused=True)
+def optimiser(parameters: Iterable[nn.Parameter], params: Params) -> Adam:
+    return Adam(parameters, params.helper_learning_rate, betas=(0.5, 0.9))
 
 
 def permuted(z: Tensor, rng: np.random.Generator) -> Tensor:

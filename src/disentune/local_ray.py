@@ -1,0 +1,76 @@
+"""A Ray of our own on this machine, for one command: started with what a sweep needs of it alone, and ended at once."""
+
+import logging
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psutil
+
+NEEDLESS = ("start_api_server", "start_monitor", "start_log_monitor")
+"""Of Ray's Node: the server behind the dashboard and jobs, the autoscaler, and the reader of workers' logs. Nobody asks
+them on one machine, and they take three seconds of a core."""
+
+
+def start(ray: Any, meanwhile: Callable[[], None]) -> None:
+    """`meanwhile` is done while Ray's processes start, which leaves this one idle for seconds."""
+    with _deaf_children(), _lean(ray._private.node.Node, meanwhile):
+        # Without "local" Ray would join a cluster that it finds on this machine.
+        ray.init("local", log_to_driver=False, logging_level=logging.CRITICAL, include_dashboard=False)
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes started here do not hear SIGTERM: sent to a whole process group (by `timeout`, say) it is for the
+    driver, who still needs them to end cleanly. Ray does the same for SIGINT."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _lean(node: Any, meanwhile: Callable[[], None]) -> Iterator[None]:
+    """Ray's class of nodes, starting less."""
+    start_processes, needless = node.start_ray_processes, {name: getattr(node, name) for name in NEEDLESS}
+
+    def start_and_use_the_time(self: Any) -> None:
+        start_processes(self)
+        meanwhile()
+
+    node.start_ray_processes = start_and_use_the_time
+    for name in needless:
+        setattr(node, name, lambda self, **settings: None)
+    try:
+        yield
+    finally:
+        node.start_ray_processes = start_processes
+        for name, function in needless.items():
+            setattr(node, name, function)
+
+
+def end(ray: Any) -> None:
+    """What Ray has started does not hear the SIGTERM that it would wait for (`_deaf_children`), and keeps nothing that
+    is not in the ledger. A raylet's own children would outlive it by a minute."""
+    node = ray._private.worker._global_node
+    if node is None:  # it has ended already, as on a signal while it starts
+        return
+    family = _family([info.process.pid for infos in node.all_processes.values() for info in infos])
+    kill_all = node.kill_all_processes
+    node.kill_all_processes = lambda **asked: kill_all(check_alive=False, allow_graceful=False)
+    ray.shutdown()
+    for process in family:
+        with suppress(psutil.NoSuchProcess):  # also when its number is another's by now
+            process.kill()
+
+
+def _family(pids: list[int]) -> list[psutil.Process]:
+    """Processes and all that they have started."""
+    found = []
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            found += [process, *process.children(recursive=True)]
+    return found

@@ -1,0 +1,122 @@
+"""A local Ray: what is started, what is not, and that nothing of it stays."""
+
+import signal
+import subprocess
+import sys
+from threading import RLock
+from types import SimpleNamespace
+
+import psutil
+import pytest
+import ray
+from ray._private.node import Node
+
+from disentune import local_ray
+
+DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {DEAF!r}]); import time; time.sleep(60)"
+
+
+class DeafNode:
+    """Of Ray's own class what ends processes, with real ones that do not hear SIGTERM and have children."""
+
+    kill_all_processes, _kill_process_type = Node.kill_all_processes, Node._kill_process_type
+    _kill_process_impl, removal_lock = Node._kill_process_impl, RLock()
+
+    def __init__(self, *kinds):
+        started = {kind: subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) for kind in kinds}
+        assert all(process.stdout.readline() for process in started.values())
+        self.processes = list(started.values())
+        self.children = [child for one in self.processes for child in psutil.Process(one.pid).children()]
+        self.all_processes = {
+            kind: [SimpleNamespace(process=process, use_valgrind=False, use_valgrind_profiler=False)]
+            for kind, process in started.items()
+        }
+
+    def shutdown(self):
+        """What ray.shutdown asks of its node."""
+        self.kill_all_processes(check_alive=False, allow_graceful=True, wait=False)
+
+
+def ray_with(node):
+    shutdown = node.shutdown if node else lambda: pytest.fail("nothing is left to end")
+    return SimpleNamespace(_private=SimpleNamespace(worker=SimpleNamespace(_global_node=node)), shutdown=shutdown)
+
+
+def test_a_local_ray_ends_with_its_children_and_nobody_is_waited_for(monkeypatch):
+    node, in_vain, wait = DeafNode("raylet", "gcs_server"), [], subprocess.Popen.wait
+
+    def counted(self, timeout=None):
+        try:
+            return wait(self, timeout)
+        except subprocess.TimeoutExpired:
+            in_vain.append(self)
+            raise
+
+    monkeypatch.setattr(subprocess.Popen, "wait", counted)
+    local_ray.end(ray_with(node))
+    assert [process.wait() for process in node.processes] == [-signal.SIGKILL] * 2
+    assert len(node.children) == 2
+    assert psutil.wait_procs(node.children, timeout=30)[1] == []
+    for process in node.processes:
+        process.stdout.close()
+    assert in_vain == []
+
+
+def test_a_local_ray_that_has_ended_already_is_left_alone():
+    local_ray.end(ray_with(None))
+    assert not ray.is_initialized()
+
+
+def test_only_what_a_sweep_needs_is_started_and_the_time_is_used(monkeypatch):
+    done = []
+
+    class Counted:
+        start_ray_processes = lambda self: done.append("raylet")  # noqa: E731
+        start_api_server = start_monitor = start_log_monitor = lambda self, **settings: done.append("needless")
+
+    def init(address, **settings):
+        Counted().start_api_server(include_dashboard=False)
+        Counted().start_monitor()
+        Counted().start_log_monitor()
+        Counted().start_ray_processes()
+
+    fake = SimpleNamespace(init=init, _private=SimpleNamespace(node=SimpleNamespace(Node=Counted)))
+    local_ray.start(fake, meanwhile=lambda: done.append("meanwhile"))
+    assert done == ["raylet", "meanwhile"]
+    Counted().start_monitor()
+    assert done == ["raylet", "meanwhile", "needless"], "Ray's class is as it was"
+
+
+def test_rays_class_is_as_it_was_when_the_start_fails():
+    before = {name: getattr(Node, name) for name in ("start_ray_processes", *local_ray.NEEDLESS)}
+
+    def init(address, **settings):
+        assert Node.start_monitor is not before["start_monitor"]
+        raise RuntimeError("no room")
+
+    with pytest.raises(RuntimeError, match="no room"):
+        local_ray.start(SimpleNamespace(init=init, _private=ray._private), meanwhile=lambda: None)
+    assert {name: getattr(Node, name) for name in before} == before
+
+
+@pytest.mark.slow
+def test_nothing_of_a_real_one_stays_and_none_of_its_servers_is_the_dashboards(tmp_path):
+    code = """
+import psutil, ray
+from disentune import local_ray
+local_ray.start(ray, meanwhile=lambda: None)
+assert ray.get(ray.remote(lambda: 6 * 7).remote()) == 42
+family = psutil.Process().children(recursive=True)
+print([" ".join(one.cmdline()) for one in family])
+local_ray.end(ray)
+print(len(family), [one.name() for one in psutil.wait_procs(family, timeout=10)[1] if one.status() != "zombie"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    commands, left = done.stdout.splitlines()
+    assert "raylet" in commands
+    assert not any(f"/{name}" in commands for name in ("dashboard.py", "monitor.py", "log_monitor.py"))
+    count, alive = left.split(" ", 1)
+    assert int(count) >= 4  # the raylet, the GCS, two agents
+    assert alive == "[]"
