@@ -2,6 +2,7 @@
 
 import pytest
 import ray
+from ray.tune.execution import class_cache
 
 from disentune import sweep
 from disentune.errors import ConfigError
@@ -48,3 +49,18 @@ def test_an_address_where_nothing_listens_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(ray, "init", lambda *_, **__: pytest.fail("Ray waits for minutes"))
     with pytest.raises(ConfigError, match=r"--address 127\.0\.0\.1:1: no Ray cluster answers there"):
         sweep._connect(ray, "127.0.0.1:1")
+
+
+@pytest.mark.parametrize(("local", "kept"), [(True, {}), (False, {"RAY_CHDIR_TO_TRIAL_DIR": "0"})])
+def test_a_worker_is_given_no_key_as_a_setting(monkeypatch, local, kept):
+    given = []
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "hush")
+    monkeypatch.setenv("RAY_CHDIR_TO_TRIAL_DIR", "0")
+    monkeypatch.delenv("RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS", raising=False)
+    for name in ("DEFAULT_ENV_VARS", "ENV_VARS_TO_PROPAGATE"):
+        monkeypatch.setattr(class_cache, name, getattr(class_cache, name))
+    sweep._keep_keys_out_of_settings(local)
+    monkeypatch.setattr(ray, "remote", lambda runtime_env: given.append(runtime_env) or (lambda of: of))
+    class_cache._ActorClassCache().get(object)
+    assert given == [{"env_vars": kept}]

@@ -222,6 +222,7 @@ def _ray(address: str | None, resources: Resources) -> Iterator[Any]:
         _connect(ray, address)
     from ray import tune
 
+    _keep_keys_out_of_settings(local=not address)
     try:
         if not address:  # Ray may see fewer cores than there are, in a container
             _assert_enough(ray.cluster_resources(), resources)
@@ -229,6 +230,16 @@ def _ray(address: str | None, resources: Resources) -> Iterator[Any]:
     finally:
         if mine:
             ray.shutdown() if address else local_ray.end(ray)
+
+
+def _keep_keys_out_of_settings(local: bool) -> None:
+    """Tune gives its workers AWS's keys, if there are any, as a setting that Ray writes to a log for everyone to read.
+    Nodes of a cluster have keys of their own, and local workers inherit all variables: without a setting of their own
+    they take over the processes that Ray keeps ready."""
+    from ray.tune.execution import class_cache
+
+    class_cache.DEFAULT_ENV_VARS = {}
+    class_cache.ENV_VARS_TO_PROPAGATE = set() if local else class_cache.ENV_VARS_TO_PROPAGATE & _RAY_SETTINGS.keys()
 
 
 def _assert_address(address: str) -> None:
