@@ -116,8 +116,9 @@ def _works_in(pid: int, folder: Path) -> bool:
         return False
 
 
-def kill_and_wait(process: "subprocess.Popen[bytes]", folder: Path, patience_s: float = 30) -> None:
-    """As a power cut would: the driver dies at once. Ray's own processes end when they notice."""
+def kill_and_wait(process: "subprocess.Popen[bytes]", folder: Path, patience_s: float = 5) -> None:
+    """As a power cut would: the driver dies at once. Ray's workers end when they notice; its agents try to tell the
+    dead of it for a minute, and are not waited for."""
     process.kill()
     process.wait()
     deadline = time.monotonic() + patience_s

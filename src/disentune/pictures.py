@@ -140,7 +140,12 @@ def to_bytes(pictures: Pictures) -> bytes:
     arrays |= {f"distances_{place}": matrix for place, matrix in enumerate(pictures.distances.values())}
     arrays["factors"] = np.array(list(pictures.distances), np.str_)
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, array in arrays.items():
+            entry = io.BytesIO()
+            np.lib.format.write_array(entry, array, allow_pickle=False)
+            # `savez_compressed` packs harder: a twentieth smaller, for a quarter more of the time of all that is drawn.
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), entry.getvalue(), zipfile.ZIP_DEFLATED, compresslevel=1)
     return buffer.getvalue()
 
 
