@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disentune.config import Invalid, TrialConfig, flattened, nested
+from disentune.config import Invalid, TrialConfig, flattened, metric_keys, nested
 from disentune.data import DATASETS
 from disentune.frameworks import FRAMEWORKS
 from disentune.transforms import Pixels
@@ -318,6 +318,29 @@ def test_an_own_plugin_is_named_by_its_import_path_and_checked_as_strictly(own_m
 )
 def test_a_wrong_import_path_is_refused_by_name(own_module, name, words):
     assert words in mistakes(with_framework(name))["framework.name"]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "keys"),
+    [
+        ([], []),
+        (["mig", "sap"], ["mig", "sap"]),
+        ([{"name": "mig", "size": "both", "codes": "both"}], ["mig_fast", "mig_sampled_fast", "mig", "mig_sampled"]),
+        (["mig", "no_such_module_1:METRIC"], None),
+        ([{"name": "no_such_module_1:METRIC"}], None),
+    ],
+)
+def test_what_metrics_report_is_known_from_their_section_unless_one_is_the_users_own(metrics, keys):
+    assert metric_keys({"metrics": metrics}) == keys
+    if keys is not None:
+        assert config(evaluation__metrics=metrics).metric_keys() == keys
+
+
+def test_a_section_of_metrics_that_is_wrong_is_refused():
+    with pytest.raises(Invalid, match="unknown metric 'migg'"):
+        metric_keys({"metrics": ["migg"]})
+    with pytest.raises(Invalid, match="must be a list"):
+        metric_keys({"metrics": "no_such_module_1:METRIC"})
 
 
 # ---- small facts

@@ -1,6 +1,7 @@
 import pytest
 
-from disentune.connection import api_key, base_url, connection, scrubbed
+from disentune.connection import api_key, base_url, connection
+from disentune.environment import without_secrets
 from disentune.errors import ConfigError
 from disentune.settings import Wandb
 
@@ -74,8 +75,12 @@ def test_the_server_is_the_environments_else_what_wandb_login_left(nowhere, tmp_
 def test_a_key_stands_in_no_message_and_no_record(nowhere):
     with_key = nowhere | {"WANDB_API_KEY": KEY}
     assert KEY not in repr(made(Wandb(), with_key))
-    assert scrubbed(f"refused {KEY} here", with_key) == "refused *** here"
-    assert scrubbed("nothing to hide", nowhere) == "nothing to hide"
+    assert without_secrets(f"refused {KEY} here", with_key) == "refused *** here"
+    assert without_secrets(f"refused {KEY} here", nowhere) == f"refused {KEY} here"
+    with open(nowhere["NETRC"], "w") as file:
+        file.write(f"machine api.wandb.ai\n  login user\n  password {KEY}\n")
+    assert KEY not in repr(made(Wandb(), nowhere))
+    assert without_secrets(f"refused {KEY} here", nowhere) == "refused *** here"
 
 
 def test_places_are_told_apart(nowhere):

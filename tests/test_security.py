@@ -23,14 +23,15 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import disentune
-from disentune import streaming, submission, tracking
+from conftest import TRIAL
+from disentune import documents, load, streaming, submission, tracking
 from disentune.environment import SHORTEST_SECRET, without_secrets
-from disentune.errors import ConfigError
+from disentune.errors import ConfigError, without_keys
 from disentune.ledger import Run
 from disentune.search import words
-from disentune.space import read
+from disentune.space import points, read
 from disentune.sweepfile import read_sweep
-from simulator import simulate, sweep_file
+from simulator import Death, simulate, sweep_file
 
 ROOT = Path(disentune.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -372,6 +373,39 @@ def test_a_refused_key_in_a_sweep_is_not_repeated(planted: list[str], tmp_path: 
     assert told(planted, str(caught.value)) == []
 
 
+MISPLACED = [
+    "wandb: !KEY x", "wandb: {project: !!KEY x}", "wandb: {KEY: x}", "wandb: {api_key: *KEY}", "KEY: x", "KEY: {x: 1}",
+    "KEY: 1\nKEY: 2", "training: {KEY: 1}", "stop: {KEY: 1}", "figures: [{name: violins, KEY: 1}]", "figures: [KEY]",
+    "arms: {x: {KEY: 1}}", "arms: {x: {training.KEY: 1}}", "arms: {x: {training.KEY: {uniform: [0, 1]}}}",
+    "arms: {x: {search_space: KEY}}", "objective: {metric: KEY, mode: max}", "search: KEY", "seeds: KEY", "!KEY!x a: 1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MISPLACED)
+@pytest.mark.parametrize("key", ["{}", "sk-proj-{}", "hf_{}-x"])
+def test_a_key_in_the_wrong_place_of_a_sweep_is_not_repeated(
+    text: str, key: str, tmp_path: Path, disentune: Callable[..., tuple[int, str, str]]
+) -> None:
+    """Nothing but its looks tells it, for it is in no variable."""
+    secret = secrets.token_hex(20)
+    with open(tmp_path / "x.yaml", "w") as file:
+        documents.dump({"trial": {name: value for name, value in TRIAL.items() if name != "seed"}}, file)
+        file.write(text.replace("KEY", key.format(secret)))
+    for more in ((), ("--json",)):
+        code, out, err = disentune("plan", "x.yaml", *more)
+        assert code == 2
+        assert told([secret, secret[8:]], out, err) == []
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["training.batchsize", "dci_disentanglement_sampled_fast_max", "xysquares8_ada_gvae_b4_z25_s3_again",
+     "0123456789abcdef", "ConnectionRefusedError", "12345678901234567890123", "learningRateOfTheVariational"],
+)  # fmt: skip
+def test_what_people_write_is_repeated_whole(word: str) -> None:
+    assert without_keys(f"'{word}': unknown key") == f"'{word}': unknown key"
+
+
 # ---- what others hand us
 
 
@@ -421,6 +455,72 @@ def test_rows_name_no_plug_in(make_run: Callable, key: str) -> None:
     folder.rows_path.write_text(json.dumps({"step": 1, "metrics": {}, "overrides": {key: "evil:X"}}) + "\n")
     with pytest.raises(ConfigError, match="is damaged"):
         folder.rows()
+
+
+OWN = """
+import pathlib
+from disentune.frameworks import beta_vae
+from disentune.metrics import mig
+from disentune.plugin import Framework, Metric
+
+pathlib.Path(__file__).with_suffix(".ran").touch()
+
+def score(table, rng, params):
+    return {"mine": mig.score(table, rng, params)["mig"]}
+
+FRAMEWORK = Framework(name="mine", params=beta_vae.Params, loss=beta_vae.loss)
+METRIC = Metric(name="mine", params=mig.Params, keys=("mine",), score=score)
+"""
+LOOKS = [
+    ["status", "tiny"], ["status", "tiny", "--json"], ["status", "tiny", "--watch"], ["results", "tiny"],
+    ["results", "tiny", "--json"], ["results", "tiny", "--csv"], ["results", "tiny", "--trials"],
+    ["results", "tiny", "--parquet"], ["report", "tiny"], ["report", "tiny", "--wandb", "--json"], ["sync", "tiny"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("objective", ["null", "{metric: mine, mode: max}"])
+def test_whoever_only_looks_at_a_run_runs_no_code_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disentune: Callable[..., tuple[int, str, str]], objective: str
+) -> None:
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    monkeypatch.syspath_prepend(tmp_path)  # it could be imported, by whoever would
+    module, mark = tmp_path / "watchful.py", tmp_path / "watchful.ran"
+    module.write_text(OWN)
+    own = ["framework.name='watchful:FRAMEWORK'", "evaluation.metrics=['watchful:METRIC']", f"objective={objective}"]
+    path, run = sweep_file(tmp_path), Run(tmp_path / "runs" / "tiny" / "main")
+    with pytest.raises(Death):
+        simulate(run, path, np.random.default_rng(0), dies_after=40, overrides=own)
+    asked = len(points(read_sweep(path, own)))
+    sys.modules.pop("watchful")
+    mark.unlink()
+    said = [disentune(*line) for line in LOOKS]
+    rows = load("runs/tiny/main").rows
+    assert [code for code, _, _ in said] == [*[0] * 10, 2]  # there is no key to sync with
+    done, begun = sum(folder.status().state == "done" for folder in run.trials()), len(run.trials())
+    assert 0 < done < begun < asked
+    assert f"not running; {done} done, {asked - done} pending" in said[0][1]
+    assert "best last value of mine " in said[0][1]
+    assert f"{done}/{asked} ended" in said[2][1]
+    page = (run.report_folder / "index.html").read_text()
+    assert f"{asked - begun} not begun" in page
+    assert not mark.exists()
+    module.unlink()
+    assert [disentune(*line) for line in LOOKS] == said
+    assert load("runs/tiny/main").rows.equals(rows)
+    assert not mark.exists()
+
+
+def test_whoever_plans_a_sweep_runs_the_code_that_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disentune: Callable[..., tuple[int, str, str]]
+) -> None:
+    (tmp_path / "watchful.py").write_text(OWN)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    path = sweep_file(tmp_path)
+    assert disentune("plan", path, "--set", "framework.name='watchful:FRAMEWORK'")[0] == 0
+    sys.modules.pop("watchful")
+    assert (tmp_path / "watchful.ran").exists()
 
 
 def test_links_to_hidden_places_are_not_sent_with_a_job(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disentune import documents, space
+from disentune.config import Invalid
 from disentune.errors import ConfigError
+from disentune.plugin import Catalogue
 from disentune.sweepfile import Domain, read_sweep
 
 TRIAL = {
@@ -73,6 +75,51 @@ def test_an_arm_is_the_product_of_its_grids_and_a_sweep_the_union_of_its_arms_ti
     assert len({point.config.id for point in points}) == len(points)
     in_a = {(p.config.framework.params.beta, p.config.model.params.latents) for p in points if p.arms == ("a",)}
     assert in_a == set(itertools.product([1.0, 2.0, 3.0], [4, 5]))
+
+
+@pytest.fixture
+def nothing_is_imported(monkeypatch):
+    def refuse(self, path):
+        raise AssertionError(f"{path} is imported")
+
+    monkeypatch.setattr(Catalogue, "_imported", refuse)
+
+
+def test_the_steps_of_trials_are_those_of_the_points(sweep):
+    read = sweep(
+        {
+            "a": {"training.steps": {"grid": [1000, 2e3]}, "model.latents": {"grid": [4, 5]}},
+            "b": {"model": {"name": "mlp", "width": 16, "latents": 4, "depth": 2}},
+            "c": {"framework.beta": {"uniform": [1, 2]}},
+        },
+        search=random(3),
+        seeds=2,
+    )
+    steps = sorted(point.config.training.steps for point in space.points(read))
+    assert sorted(space.steps_of_trials(read)) == steps
+
+
+OWN = [
+    {"dataset": {"name": "own:DATASET"}},
+    {"model": {"name": "own:MODEL"}},
+    {"framework": {"name": "own:FRAMEWORK", "heat": 3}},
+    {"framework.name": "own:FRAMEWORK"},
+    {"recon": {"name": "own:RECON"}},
+    {"evaluation.metrics": ["mig", "own:METRIC"]},
+    {"evaluation.metrics": [{"name": "own:METRIC", "size": "both"}]},
+    {"recon": {"grid": [{"name": "own:RECON"}]}},
+]
+
+
+@pytest.mark.parametrize("own", OWN, ids=str)
+def test_trials_with_plug_ins_of_the_users_own_are_counted_without_importing_one(sweep, nothing_is_imported, own):
+    read = sweep({"a": own | {"training.steps": {"grid": [1000, 2e3]}}, "b": own, "c": {}}, seeds=3)
+    assert sorted(space.steps_of_trials(read)) == [1000] * 6 + [2000] * 3  # b asks for one that a asks for too
+
+
+def test_steps_that_are_none_are_refused_also_beside_a_plug_in_of_the_users_own(sweep, nothing_is_imported):
+    with pytest.raises(Invalid, match=r"training\.steps: must be a whole number"):
+        space.steps_of_trials(sweep({"a": {"framework.name": "own:FRAMEWORK", "training.steps": "many"}}))
 
 
 def test_points_come_a_seed_at_a_time_so_that_a_stopped_sweep_has_whole_replicates(sweep):

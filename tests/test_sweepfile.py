@@ -489,7 +489,8 @@ def test_each_figure_is_named_with_its_place_and_line(tmp_path):
 @pytest.mark.parametrize(
     "text",
     ["wandb: SECRETKEY", "wandb: {api_key: SECRETKEY}", "wandb: {mode: SECRETKEY}", "wandb: {entity: 'SECRETKEY x'}",
-     "wandb: {WANDB_API_KEY: SECRETKEY}", "wandb: {project: [SECRETKEY]}"],
+     "wandb: {WANDB_API_KEY: SECRETKEY}", "wandb: {project: [SECRETKEY]}", "wandb: {SECRETKEY-1: x}",
+     "wandb: {sk SECRETKEY: x}", "wandb: {sk.SECRETKEY: x}", "wandb: {sk_SECRETKEY_a_b_c_d_e_f_g_h: x}"],
 )  # fmt: skip
 def test_a_key_in_a_file_is_refused_and_not_repeated(tmp_path, text):
     (tmp_path / "a.yaml").write_text(f"trial: {{dataset.name: xysquares}}\n{text}\n")
@@ -498,6 +499,16 @@ def test_a_key_in_a_file_is_refused_and_not_repeated(tmp_path, text):
     assert "SECRETKEY" not in problem.text
     if "key" in text.lower().replace("secretkey", ""):
         assert "set WANDB_API_KEY or run: wandb login" in problem.text
+
+
+def test_what_may_be_an_option_of_wandb_is_repeated(tmp_path):
+    (tmp_path / "a.yaml").write_text("trial: {dataset.name: xysquares}\nwandb:\n  projct: x\n  save code: x\n")
+    _, problems = parse_sweep(tmp_path / "a.yaml")
+    typo, other = [(problem.where.rpartition(":")[2], problem.text) for problem in problems]
+    assert typo[0] == "3"
+    assert typo[1].startswith("wandb.projct: unknown key. Did you mean 'project'? Known: best_checkpoint, ")
+    assert other[0] == "4"
+    assert other[1].startswith("wandb: unknown key. Known: best_checkpoint, ")
 
 
 def test_an_empty_section_is_not_given_and_pictures_have_a_short_form(tmp_path):

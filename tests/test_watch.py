@@ -195,6 +195,46 @@ def test_without_an_objective_the_first_metric_counts_and_without_any_the_loss(m
     assert Watcher(maker.run).look().objective == Objective(metric="loss", mode="min")
 
 
+def own(maker, **keys):
+    """A sweep of four trials that names plug-ins which nobody can import."""
+    trial = {key: value for key, value in TRIAL.items() if key not in ("seed", "framework.beta")}
+    named = {"framework.name": "nowhere:FRAMEWORK", "framework.heat": {"grid": [1, 2]}}
+    with open(maker.run.sweep_path, "w") as file:
+        documents.dump({"trial": trial | named, "seeds": 2} | keys, file)
+
+
+def test_a_run_of_the_users_own_plug_ins_is_seen_without_them(maker):
+    own(maker)
+    add(maker, 0.001, 0, "done", [(1500, 0.5)])
+    add(maker, 0.001, 1, "running", [(500, 0.2)])
+    with maker.run.locked():
+        picture = Watcher(maker.run).look()
+    assert (picture.expected, picture.states) == (4, {"done": 1, "running": 1, "pending": 2})
+    assert picture.left_s == pytest.approx((1000 + 2 * 1500) / 10)
+    assert (picture.objective, picture.best.value, picture.notes) == (Objective(**MIG), 0.5, ())
+
+
+def test_the_first_metric_of_the_users_own_is_known_from_the_rows(maker):
+    own(maker, arms={"all": {"evaluation.metrics": ["nowhere:METRIC", "mig"]}})
+    watcher = Watcher(maker.run)
+    folder = add(maker, status="running")
+    folder.append_row({"step": 100, "metrics": {"loss": 2.0, "kl": 1.0, "kl_sum": 1.0, "watch_heat": 3.0}})
+    assert watcher.look().objective == Objective(metric="loss", mode="min")
+    assert watcher.look().best.value == 2.0
+    folder.append_row({"step": 300, "metrics": {"loss": 1.0, "mine": 0.3, "mig": 0.1}})
+    picture = watcher.look()
+    assert (picture.objective, picture.best.value) == (Objective(metric="mine", mode="max"), 0.3)
+    assert watcher.look().best.value == 0.3
+
+
+def test_a_damaged_trial_does_not_hide_what_the_metric_is(maker):
+    own(maker, arms={"all": {"evaluation.metrics": ["nowhere:METRIC"]}})
+    first, second = sorted((add(maker, seed=seed) for seed in (0, 1)), key=lambda folder: folder.id)
+    first.rows_path.write_text("{ruined\n")
+    second.append_row({"step": 300, "metrics": {"loss": 1.0, "mine": 0.3}})
+    assert Watcher(maker.run).look().best.value == 0.3
+
+
 def test_another_objective_is_read_from_the_rows_anew(maker):
     add(maker, rows=[(300, 0.4)])
     watcher = Watcher(maker.run)
@@ -351,6 +391,12 @@ def test_rows_are_read_on_from_where_the_last_look_ended(maker, monkeypatch):
     assert len(taken) == 3
 
 
+def _seconds(function):
+    began = time.process_time()
+    assert len(function().trials) == 1000
+    return time.process_time() - began
+
+
 def test_a_thousand_trials_cost_little_to_look_at_again(make_run):
     maker = make_run()
     sweep(maker, {"grid": [0.001 * number for number in range(1, 101)]}, seeds=10, objective=MIG)
@@ -360,10 +406,8 @@ def test_a_thousand_trials_cost_little_to_look_at_again(make_run):
                         framework__beta=0.001 * number, status="running" if seed == 9 else "done")  # fmt: skip
     watcher = Watcher(maker.run)
     with maker.run.locked():
-        assert len(watcher.look().trials) == 1000
-        began = time.process_time()
-        watcher.look()
-        assert time.process_time() - began < 0.3
+        first, *again = (_seconds(watcher.look) for _ in range(4))
+    assert min(again) < first / 3, (first, again)
 
 
 def test_a_row_counts_once_it_is_whole(maker):

@@ -234,6 +234,31 @@ class TrialConfig:
         return cls(pixels=pixels, metrics=metrics, loss_scale=scale, seed=seed, **named, **plain)  # type: ignore
 
 
+def names_own_plugin(tree: Mapping[str, Any]) -> bool:
+    """Whether a trial names a plug-in by its import path, so that to parse it is to run code."""
+    evaluation = tree.get("evaluation")
+    metrics = evaluation.get("metrics") if isinstance(evaluation, Mapping) else None
+    sections = [tree.get(section) for section in PLUGIN_SECTIONS]
+    return any(map(_is_own, [*sections, *(metrics if isinstance(metrics, list) else ())]))
+
+
+def metric_keys(evaluation: Any) -> list[str] | None:
+    """What the metrics of this section report; None where only the user's own code could tell. Raises Invalid."""
+    mistakes: list[Mistake] = []
+    section = validated(Evaluation, evaluation, "evaluation", mistakes)
+    if section and any(map(_is_own, section.metrics)):
+        return None
+    keys = [key for scored in _metrics(section, mistakes) for key in scored.keys]
+    if mistakes:
+        raise Invalid(mistakes)
+    return keys
+
+
+def _is_own(entry: Any) -> bool:
+    name = entry.get("name") if isinstance(entry, Mapping) else entry
+    return isinstance(name, str) and ":" in name
+
+
 def _without_minus_zero(value: Any) -> Any:
     """-0.0 equals 0.0, so it must not make another trial."""
     if isinstance(value, dict):

@@ -1,7 +1,6 @@
 """Whether and where a run is streamed to W&B, by the sweep's settings and the user's environment. Knows no wandb."""
 
 import configparser
-import netrc
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 
 import requests
 
+from disentune.environment import logins
 from disentune.errors import ConfigError
 from disentune.settings import Wandb
 from disentune.storage import without_password
@@ -97,11 +97,8 @@ def api_key(url: str, environment: Mapping[str, str] = os.environ) -> str | None
     """From the environment or netrc, nowhere else."""
     if environment.get("WANDB_API_KEY"):
         return environment["WANDB_API_KEY"]
-    path = Path(environment.get("NETRC") or Path.home() / ".netrc").expanduser()
-    try:
-        entry = netrc.netrc(str(path)).authenticators(urlsplit(url).netloc)
-    except (OSError, ValueError, netrc.NetrcParseError):
-        return None
+    known = logins(environment)
+    entry = known.get(urlsplit(url).netloc) or known.get("default")
     return entry[2] if entry else None
 
 
@@ -131,9 +128,3 @@ def _asked_who_i_am(connection: Connection, environment: Mapping[str, str]) -> r
     question: dict[str, Any] = {"query": query, "operationName": "Viewer", "variables": {}}
     key = api_key(connection.url, environment) or ""
     return requests.post(f"{connection.url}/graphql", json=question, auth=("api", key), timeout=ANSWER_S)
-
-
-def scrubbed(text: str, environment: Mapping[str, str] = os.environ) -> str:
-    """A text that may have come from anywhere, without the key."""
-    key = api_key(base_url(environment), environment)
-    return text.replace(key, "***") if key else text

@@ -22,6 +22,8 @@ MOST_VALUES = 50_000
 DEEPEST = 50
 TOO_MUCH = f"holds more than {MOST_VALUES:,} values, aliases counted out, or is nested deeper than {DEEPEST} levels"
 STANDARD = "tag:yaml.org,2002:"
+LONGEST_TAG = 8
+"""That a refusal repeats: `!include`, `!!binary`."""
 
 Path_ = tuple[str | int, ...]
 
@@ -129,7 +131,9 @@ def _unreadable(file: str, line: int, text: str) -> ConfigError:
 
 
 def _spelled(node: Node) -> str:
-    return str(node.tag).replace(STANDARD, "!!")[:60]
+    """Only its beginning when it is long: it may be a key that costs money."""
+    tag = str(node.tag).replace(STANDARD, "!!")
+    return tag if len(tag) <= LONGEST_TAG else f"{tag[:5]}***"
 
 
 def _integer(text: str) -> int:

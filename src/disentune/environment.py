@@ -1,6 +1,7 @@
 """What a run was made with: versions, commit, hardware. Nothing personal: no user, no path, no variable."""
 
 import json
+import netrc
 import os
 import platform
 import re
@@ -49,8 +50,8 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def without_secrets(text: str, variables: Mapping[str, str] = os.environ) -> str:
-    """A text that may have come from anywhere, such as an exception's, without the keys and tokens of this process and
-    without passwords in addresses."""
+    """A text that may have come from anywhere, such as an exception's, without the keys and tokens of this process,
+    the passwords of ~/.netrc (where `wandb login` keeps its key) and those in addresses."""
     for secret in sorted(_secrets(variables), key=len, reverse=True):
         text = text.replace(secret, "***")
     return _LOGIN.sub("//***@", text)
@@ -59,9 +60,18 @@ def without_secrets(text: str, variables: Mapping[str, str] = os.environ) -> str
 def _secrets(variables: Mapping[str, str]) -> set[str]:
     """As they are, line by line, and as they stand in a Python or JSON text."""
     values = {value for name, value in variables.items() if _SECRET.search(name) and not _is_path(value)}
+    values |= {password for _, _, password in logins(variables).values()}
     spellings = {spelling for value in values for spelling in (value, repr(value)[1:-1], json.dumps(value)[1:-1])}
     lines = {line.strip() for spelling in spellings for line in spelling.splitlines()}
     return {secret for secret in spellings | lines if len(secret) >= SHORTEST_SECRET}
+
+
+def logins(variables: Mapping[str, str] = os.environ) -> dict[str, tuple[str, str, str]]:
+    """User, account and password by host, as netrc has them."""
+    try:
+        return netrc.netrc(os.path.expanduser(variables.get("NETRC") or "~/.netrc")).hosts
+    except (OSError, ValueError, netrc.NetrcParseError):
+        return {}
 
 
 def _is_path(value: str) -> bool:

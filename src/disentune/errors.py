@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 DONE, SOME_FAILED, WRONG_INPUT, CRASHED, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 70, 75, 130
@@ -26,7 +26,8 @@ class ConfigError(DisentuneError):
 
     def __init__(self, subject: str, problems: Iterable[Problem] = ()):
         self.subject = subject
-        self.problems = sorted(set(problems), key=_by_file_and_line)
+        told = {replace(problem, text=without_keys(problem.text)) for problem in problems}
+        self.problems = sorted(told, key=_by_file_and_line)
         super().__init__(self._text())
 
     def _text(self) -> str:
@@ -39,6 +40,23 @@ class ConfigError(DisentuneError):
 
 def _by_file_and_line(problem: Problem) -> tuple[str, int, str]:
     return *file_and_line(problem.where), problem.text
+
+
+SHORTEST_KEY = 20
+"""Longer than a trial's id."""
+_WORD = re.compile(rf"[A-Za-z0-9_+=-]{{{SHORTEST_KEY},}}")
+_TURN = re.compile("[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+
+
+def without_keys(text: str) -> str:
+    """What is refused may be a key that costs money, in the wrong place: of what looks like one a bit is repeated."""
+    return _WORD.sub(lambda found: f"{found[0][:4]}***" if _looks_random(found[0]) else found[0], text)
+
+
+def _looks_random(word: str) -> bool:
+    """Letters and digits take turns in it without a break; in names of people's making `_` or `-` stands between."""
+    pieces = re.split("[_+=-]", word)
+    return any(len(piece) >= SHORTEST_KEY and len(_TURN.findall(piece)) >= 3 for piece in pieces)
 
 
 def file_and_line(where: str) -> tuple[str, int]:

@@ -1,16 +1,17 @@
 """From a sweep's domains to its points: grids, draws, arms, and the corners at which a space is checked."""
 
 import itertools
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from disentune.config import Invalid, TrialConfig, flattened, nested
+from disentune.config import Invalid, Training, TrialConfig, flattened, names_own_plugin, nested
 from disentune.errors import ConfigError, Problem, did_you_mean, unknown
 from disentune.figures import keys_of, metrics_of
-from disentune.parameters import Mistake, worded
+from disentune.parameters import Mistake, validated, worded
 from disentune.randomness import stream
 from disentune.selection import select
 from disentune.settings import Asha, GridSearch, Median, OptunaSearch, Pbt, RandomSearch
@@ -135,6 +136,25 @@ def points(sweep: SweepFile) -> list[Point]:
         configs.setdefault(config.id, config)
         arms_of.setdefault(config.id, []).append(arm)
     return [Point(config, tuple(dict.fromkeys(arms_of[id]))) for id, config in configs.items()]
+
+
+def steps_of_trials(sweep: SweepFile) -> list[int]:
+    """Of each trial of a grid or random search, for whoever looks at a run and must not run the code it names: a point
+    with a plug-in of the user's own counts by what it sets, so two spellings of it count as two."""
+    trees = (nested(flat) for arm in sweep.arms for flat in arm_points(sweep, arm))
+    return list(dict(map(_identity_and_steps, trees)).values()) * len(sweep.seeds)
+
+
+def _identity_and_steps(tree: Flat) -> tuple[str, int]:
+    """Imports nothing. Raises Invalid."""
+    if not names_own_plugin(tree):
+        config = TrialConfig.parse(tree | {"seed": 0})
+        return config.id, config.training.steps
+    mistakes: list[Mistake] = []
+    training = validated(Training, tree.get("training", {}), "training", mistakes)
+    if mistakes:
+        raise Invalid(mistakes)
+    return json.dumps(tree, sort_keys=True), training.steps
 
 
 def read(path: Path, overrides: Iterable[str] = ()) -> SweepFile:

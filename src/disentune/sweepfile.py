@@ -23,6 +23,8 @@ from disentune.storage import Place
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SPACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)*")
+OPTION = re.compile("[A-Za-z_]{1,24}")
+"""What people take for an option of W&B; anything else that is unknown there may be their key."""
 SWEEP_KEYS = ("name", "question", "trial", "arms", "seeds", *Settings.model_fields)
 NULL_SETTINGS = [key for key, field in Settings.model_fields.items() if field.default is None]
 """Which may be left empty, and then count as not given."""
@@ -317,10 +319,15 @@ def _without_secret(mistake: Mistake) -> Mistake:
     section, _, key = mistake.key.partition(".")
     if section != "wandb":
         return mistake
-    text = mistake.text
-    if "unknown key" in text and "key" in key.lower():
+    hidden = mistake._replace(shows_value=False)
+    if "unknown key" not in mistake.text:
+        return hidden
+    if not OPTION.fullmatch(key):
+        hidden = hidden._replace(key=section)
+    if "key" in key.lower():
         text = "a key is never read from a file; set WANDB_API_KEY or run: wandb login; and remove it here"
-    return mistake._replace(text=text, shows_value=False)
+        hidden = hidden._replace(text=text)
+    return hidden
 
 
 def _settings_class(key: str, value: Any) -> Any:

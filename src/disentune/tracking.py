@@ -26,7 +26,8 @@ import wandb
 
 from disentune import pictures, results
 from disentune.config import flattened
-from disentune.connection import Connection, connection, scrubbed, trouble
+from disentune.connection import Connection, connection, trouble
+from disentune.environment import without_secrets
 from disentune.errors import ConfigError, DataError
 from disentune.ledger import FINAL, Run, Status, TrialFolder
 from disentune.storage import Place, RemotePath, place
@@ -390,7 +391,7 @@ class Tracker:
         return self.away_until
 
     def _note(self, text: str) -> None:
-        self.trouble = scrubbed(" ".join(text.split()))[:500]
+        self.trouble = without_secrets(" ".join(text.split()))[:500]
         self.say(self.trouble)
 
     # at the end

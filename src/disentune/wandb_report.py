@@ -14,7 +14,8 @@ from typing import Any
 import wandb_workspaces.expr as expr
 import wandb_workspaces.reports.v2 as wr
 
-from disentune.connection import HOW_TO_LOG_IN, Connection, own_entity, scrubbed, trouble
+from disentune.connection import HOW_TO_LOG_IN, Connection, own_entity, trouble
+from disentune.environment import without_secrets
 from disentune.ledger import write_json
 from disentune.report.canvas import LOG_SPAN, words
 from disentune.report.kinds import KINDS
@@ -49,7 +50,7 @@ def make(results: Results, connection: Connection) -> Made:
                 saved = _report(results, connection, entity, online=True).save()
             return Made(url=saved.url)
         except Exception as error:  # the client raises whatever its server's answer led it to
-            reason = scrubbed(f"{type(error).__name__}: {' '.join(str(error).split())}")[:300]
+            reason = without_secrets(f"{type(error).__name__}: {' '.join(str(error).split())}")[:300]
     path = results.run.report_folder / "wandb_report.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, specification(results, connection))

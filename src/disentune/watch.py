@@ -17,11 +17,11 @@ from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from disentune import space
-from disentune.config import TrialConfig, flattened
+from disentune.config import flattened, metric_keys, nested
 from disentune.errors import ConfigError
 from disentune.ledger import Run, Status, TrialFolder, is_final
 from disentune.metrics import best_of
-from disentune.results import BROKEN
+from disentune.results import BROKEN, evaluated
 from disentune.settings import Asha, Median, Objective, OptunaSearch, Settings
 from disentune.storage import Place, fetch
 from disentune.sweepfile import SweepFile
@@ -143,34 +143,48 @@ def first_line(cause: str) -> str:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a recorded sweep tells about its trials; `steps` maps those known beforehand to where they end."""
+    """What a recorded sweep tells about its trials; `steps` is where those known beforehand end. Nothing of the sweep
+    is imported to know it: the run may be a stranger's."""
 
     settings: Settings = field(default_factory=Settings)
     objective: Objective = LOSS
-    steps: Mapping[str, int] = field(default_factory=dict)
+    steps: Sequence[int] = ()
     at_most: int | None = None
     searched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    note: str = ""
+    rows_tell: bool = False
+    """Whether the objective is the first metric that comes to stand in a row: only the user's own code knows before."""
 
 
 def asked(sweep: SweepFile) -> Asked:
     settings, search = sweep.settings, sweep.settings.search
     searched = {arm: tuple(space.domains(entries)) for arm, entries in sweep.arms.items()}
+    metrics = [] if settings.objective else _metrics(sweep)
+    objective = settings.objective or _objective(metrics or [])
+    ask = Asked(settings, objective, searched=searched, rows_tell=metrics is None)
     if isinstance(search, OptunaSearch):
-        first = space.trial_config(next(space.corners(sweep, next(iter(sweep.arms)))), 0)
-        at_most = search.points * len(sweep.seeds) * len(sweep.arms)
-        return Asked(settings, _objective(settings, first), {}, at_most, searched)
-    configs = [point.config for point in space.points(sweep)]
-    steps = {config.id: last_step(config.training.steps, settings) for config in configs}
-    return Asked(settings, _objective(settings, configs[0]), steps, None, searched)
+        return replace(ask, at_most=search.points * len(sweep.seeds) * len(sweep.arms))
+    return replace(ask, steps=[last_step(steps, settings) for steps in space.steps_of_trials(sweep)])
 
 
-def _objective(settings: Settings, config: TrialConfig) -> Objective:
-    """The sweep's own; without one the first metric that its trials evaluate, or else the loss."""
-    if settings.objective:
-        return settings.objective
-    metrics = config.metric_keys()
+def _metrics(sweep: SweepFile) -> list[str] | None:
+    """What the first trial evaluates; None where only the user's own code could tell."""
+    points = space.corners if isinstance(sweep.settings.search, OptunaSearch) else space.arm_points
+    first = nested(next(points(sweep, next(iter(sweep.arms)))))
+    return metric_keys(first.get("evaluation", {}))
+
+
+def _objective(metrics: Sequence[str]) -> Objective:
+    """Of a sweep that names none: the first metric that its trials evaluate, or else the loss."""
     return Objective(metric=metrics[0], mode=best_of(metrics[0])) if metrics else LOSS
+
+
+def _metrics_in_rows(run: Run) -> list[str]:
+    """Of the first row that has any."""
+    for folder in run.trials():
+        with suppress(ConfigError, OSError):  # what cannot be read is said elsewhere
+            if found := next(filter(None, (evaluated(row["metrics"]) for row in folder.rows())), None):
+                return found
+    return []
 
 
 def last_step(steps: int, settings: Settings) -> int:
@@ -384,7 +398,7 @@ class Watcher:
             stopping=self.live and seen is not None and bool(_quietly(_stamp, seen.stop_path)),
             session_s=session_s,
             trials=trials,
-            expected=max(ask.at_most or 0, len(ask.steps.keys() | {trial.id for trial in trials})),
+            expected=max(ask.at_most or 0, len(ask.steps), len(trials)),
             at_most=ask.at_most is not None,
             objective=ask.objective,
             best=_best(trials, ask.objective),
@@ -400,8 +414,11 @@ class Watcher:
             return  # a sweep that has gone leaves what was known of it
         try:
             new, self.note, self.sweep_place = asked(run.sweep()), "", place
-        except Exception as error:  # a user's own plug-in may fail in any way, and the trials can be seen without
+        except Exception as error:  # whatever another version wrote there, the trials can be seen without
             new, self.note = self.asked, f"what the sweep asks for is not known: {' '.join(str(error).split())}"
+        self._ask(new)
+
+    def _ask(self, new: Asked) -> None:
         if new.objective.metric != self.asked.objective.metric:
             self.readers = {}
         self.asked = new
@@ -409,6 +426,8 @@ class Watcher:
     def _read_trials(self, run: Run) -> None:
         try:
             folders = run.trials()
+            if self.asked.rows_tell and (metrics := _metrics_in_rows(run)):
+                self._ask(replace(self.asked, objective=_objective(metrics), rows_tell=False))
         except ConfigError:
             return  # the storage does not answer now
         known, metric = self.readers, self.asked.objective.metric
@@ -473,14 +492,13 @@ def _pace(ask: Asked, trials: Sequence[Seen]) -> tuple[float | None, float | Non
 
 def _steps_of_the_unbegun(ask: Asked, trials: Sequence[Seen]) -> float:
     """Of trials that have no folder yet. Where a scheduler cuts trials they are taken to end as the ended ones did."""
-    begun = {trial.id for trial in trials}
-    ends: list[float] = [steps for id, steps in ask.steps.items() if id not in begun]
-    if ask.at_most is not None:
-        ends = [fmean(trial.steps for trial in trials)] * max(0, ask.at_most - len(trials))
+    count = max(0, (ask.at_most or len(ask.steps)) - len(trials))
     ended = [trial.step for trial in trials if trial.state == "done"]
     if ended and isinstance(ask.settings.scheduler, Asha | Median):
-        return fmean(ended) * len(ends)
-    return sum(ends)
+        return fmean(ended) * count
+    if ask.at_most is not None:
+        return fmean(trial.steps for trial in trials) * count
+    return max(0, sum(ask.steps) - sum(trial.steps for trial in trials))
 
 
 # ---- what other programs read

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from matplotlib.image import imread
 
+from conftest import TRIAL
 from disentune.figures import FIGURES
 from disentune.ledger import Status, write_json
 from disentune.report import canvas, page
@@ -245,6 +246,13 @@ def test_trials_that_the_sweep_asks_for_but_never_began_are_counted(make_run):
     quick_trial(maker, rows(0.1), seed=0)
     state = page.state_of_run(read(maker.run), page.trials_of(read(maker.run), "x", False), False)
     assert (state["word"], state["counts"], state["waiting"]) == ("stopped", {"done": 1, "not begun": 2}, 2)
+
+
+def test_trials_of_plug_ins_that_nobody_can_import_are_counted_too(make_run):
+    maker = make_run()
+    trial = {key: value for key, value in TRIAL.items() if key != "seed"}
+    maker.sweep(["a", "b"], seeds=3, trial=trial | {"framework.name": "nowhere:FRAMEWORK"})
+    assert page._asked_for(maker.run) == 3  # both arms ask for the same
 
 
 def test_a_model_based_search_asks_for_its_points_times_seeds_in_each_arm(make_run):

@@ -301,12 +301,12 @@ def state_of_run(results: Results, trials: Sequence[Trial], live: bool) -> dict[
 
 
 def _asked_for(run: Run) -> int:
-    """Trials of the recorded sweep; 0 where its points cannot be made here, for want of a user's own plug-in, say."""
+    """Trials of the recorded sweep; 0 where this version cannot read its points."""
     sweep = run.sweep()
     if isinstance(sweep.settings.search, OptunaSearch):
         return len(sweep.arms) * sweep.settings.search.points * len(sweep.seeds)
     try:
-        return len(space.points(sweep))
+        return len(space.steps_of_trials(sweep))
     except (Invalid, DisentuneError):
         return 0
 
