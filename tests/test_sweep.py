@@ -36,9 +36,10 @@ def test_without_an_address_no_cluster_is_joined_that_happens_to_run_here(monkey
     assert asked == ["local"]
 
 
-def test_a_local_ray_that_cannot_start_is_told_in_a_line(monkeypatch):
+@pytest.mark.parametrize("kind", [RuntimeError, ConnectionError, Exception])
+def test_a_local_ray_that_cannot_start_is_told_in_a_line(monkeypatch, kind):
     def fails(*_, **__):
-        raise RuntimeError("no room\nfor it")
+        raise kind("no room\nfor it")
 
     monkeypatch.setattr(ray, "init", fails)
     with pytest.raises(ConfigError, match=r"^a local Ray could not be started \(no room\)$"):

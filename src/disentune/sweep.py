@@ -264,7 +264,7 @@ def _connect(ray: Any, address: str | None) -> None:
         return
     try:
         local_ray.start(ray, meanwhile=_load_what_comes_next)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises plain ones too, when its processes take too long
         raise ConfigError(f"a local Ray could not be started ({first_line(error)})") from None
 
 
