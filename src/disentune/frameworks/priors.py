@@ -8,9 +8,9 @@ import math
 from typing import Annotated, Literal, Protocol
 
 import numpy as np
+import scipy
 import torch
 from pydantic import BeforeValidator, Field
-from scipy.special import betaln
 from torch import Tensor, nn
 
 from disentune.gaussian import kl, log_density, nats_per_image
@@ -159,7 +159,8 @@ class StudentT(Frozen):
 
     def log_density(self, z: Tensor) -> Tensor:
         spread = self.nu * self.scale
-        constant = -betaln(self.nu / 2, 0.5) - math.log(spread) / 2  # log-gammas would cancel at a large nu
+        beta = scipy.special.betaln(self.nu / 2, 0.5)  # log-gammas would cancel at a large nu
+        constant = -beta - math.log(spread) / 2
         return (constant - (self.nu + 1) / 2 * torch.log1p(z.square() / spread)).sum(dim=1)
 
     def kl(self, q: Posterior, z: Tensor) -> Tensor:

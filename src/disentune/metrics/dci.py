@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
+import scipy
 from pydantic import Field
-from scipy.special import xlogy
 
 from disentune.metrics.table import split, telling
 from disentune.metrics.trees import Trees, prepared
@@ -31,7 +31,7 @@ def _concentration(weights: np.ndarray) -> np.ndarray:
     if width == 1:
         return (total[:, 0] > 0).astype(float)
     shares = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / width)
-    return 1 + xlogy(shares, shares).sum(axis=1) / np.log(width)
+    return 1 + scipy.special.xlogy(shares, shares).sum(axis=1) / np.log(width)
 
 
 def _weighted(concentration: np.ndarray, weights: np.ndarray) -> float:

@@ -1,7 +1,7 @@
 """Mutual information and entropy of labels, from empirical frequencies, in nats."""
 
 import numpy as np
-from scipy.special import xlogy
+import scipy
 
 
 def binned(codes: np.ndarray, bins: int) -> np.ndarray:
@@ -27,10 +27,10 @@ def mutual_information(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Of each code with each factor, (d, k)."""
     joint = counts(bins, labels)
     expected = joint.sum(axis=2, keepdims=True) * joint.sum(axis=3, keepdims=True) / len(bins)
-    return xlogy(joint, joint / np.where(expected > 0, expected, 1)).sum(axis=(2, 3)) / len(bins)
+    return scipy.special.xlogy(joint, joint / np.where(expected > 0, expected, 1)).sum(axis=(2, 3)) / len(bins)
 
 
 def entropies(labels: np.ndarray) -> np.ndarray:
     """Of each factor, (k,)."""
     frequencies = [np.bincount(column) / len(column) for column in labels.T]
-    return np.array([-xlogy(p, p).sum() for p in frequencies])
+    return np.array([-scipy.special.xlogy(p, p).sum() for p in frequencies])
