@@ -36,13 +36,18 @@ def wrongs(
 
 
 def _wrong(attempt: Callable[[Any], str], content: Any, longest: Callable[[Any], float]) -> str:
-    began = time.process_time()
     try:
-        said = attempt(content)
+        said, seconds = _timed(attempt, content)
+        if seconds > LONGEST_S:  # or the machine was busy just then
+            seconds = min(seconds, *(_timed(attempt, content)[1] for _ in range(2)))
     except Exception as error:
         return "".join(traceback.format_exception(error, limit=-6))
-    seconds = time.process_time() - began
     return said or (f"took {seconds:.1f} s" if seconds > LONGEST_S and seconds > longest(content) else "")
+
+
+def _timed(attempt: Callable[[Any], str], content: Any) -> tuple[str, float]:
+    began = time.process_time()
+    return attempt(content), time.process_time() - began
 
 
 def _shown(content: Any) -> str:
