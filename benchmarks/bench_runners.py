@@ -2,8 +2,9 @@
 
 Everyone gets the same training (`rivals/work.py`) and two slots: our command, plain Ray Tune (as its documentation
 shows, and with its reuse of processes), Optuna (threads; processes that share a journal), Syne Tune's local backend,
-and a loop that does half of the trials one after another. Starting and ending count, as they do for the user. Ours also
-writes rows, a checkpoint, pictures, a table and a figure; the others keep each trial's loss.
+and a loop that does half of the trials one after another. Each rival stands between two runs of ours. Starting and
+ending count, as they do for the user. Ours also writes rows, a checkpoint, pictures, a table and a figure; the others
+keep each trial's loss.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from environments import OURS, RIVALS, NotInstallable, python_of, seconds_of, workplace
-from ratios import LONG, Bench, cpu_seconds, ratio_of_neighbours, taking_turns
+from ratios import LONG, Bench, cpu_seconds, ratio_of_neighbours
 from rivals.work import world
 
 from disentune import process
@@ -93,6 +94,20 @@ def runners(trials: int) -> dict[str, Callable[[int], float]]:
     return found
 
 
+def between_ours(timers: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """Each rival's seconds, and the mean of ours just before and just after it: a command takes minutes, in which a
+    shared machine becomes another one."""
+    rivals = {name: timer for name, timer in timers.items() if name != DISENTUNE}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in rivals}
+    before = timers[DISENTUNE]()
+    for _ in range(rounds):
+        for name, timer in rivals.items():
+            theirs, after = timer(), timers[DISENTUNE]()
+            found[name].append((theirs, (before + after) / 2))
+            before = after
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=12)
@@ -104,15 +119,14 @@ def main() -> None:
         steps = steps_for(length)
         timers = {name: partial(timer, steps) for name, timer in found.items()}
         print(f"{options.trials} trials of about {length:g} s ({steps} steps), {SLOTS} slots", flush=True)
-        times = taking_turns(timers, options.rounds or ROUNDS.get(length, 1), warm=False)
-        hourly = {name: 3600 / statistics.median(seconds) for name, seconds in times.items()}
-        for name in [name for name in times if name != DISENTUNE]:
+        for name, pairs in between_ours(timers, options.rounds or ROUNDS.get(length, 1)).items():
+            theirs, ours_beside = zip(*pairs, strict=True)
             bench.ratio(
                 f"{options.trials} trials of {length:g} s: ours / {name}",
-                ratio_of_neighbours(times[name], times[DISENTUNE]),
+                ratio_of_neighbours(theirs, ours_beside),
                 at_least=GOALS.get(length),
-                ours=hourly[DISENTUNE],
-                rival=hourly[name],
+                ours=3600 / statistics.median(ours_beside),
+                rival=3600 / statistics.median(theirs),
                 unit="/h",
             )
     bench.close()
