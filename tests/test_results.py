@@ -16,6 +16,7 @@ from disentune.results import (
     overview,
     ranked,
     read,
+    steps_in_words,
     varying_keys,
     write_parquet,
 )
@@ -92,12 +93,12 @@ def test_wall_times_and_notes_are_no_results(make_run):
     assert not {"train_s", "clock", "notes"} & set(read(maker.run).rows)
 
 
-def test_trials_have_their_last_row_and_the_running_maximum_of_scores_but_not_of_losses(make_run):
+def test_trials_have_their_last_values_and_the_running_maximum_of_scores_but_not_of_losses(make_run):
     maker = make_run()
     maker.trial([*curve(0.1, 0.5, 0.3), losses(1000, value=0.7, tc=2.0, tc_sum=4.0)])
     trial = read(maker.run).trials.iloc[0]
     assert (trial["step"], trial["loss"], trial["mig_max"]) == (1000, 0.7, 0.5)
-    assert math.isnan(trial["mig"])
+    assert trial["mig"] == 0.3
     assert [key for key in trial.index if key.endswith("_max")] == ["mig_max"]
 
 
@@ -298,6 +299,78 @@ def test_metrics_that_could_not_score_are_counted_with_their_reason(make_run):
             row = {"step": 600, "metrics": {"dci": math.nan}, "notes": {"dci": "too few rows"}}
             trial.append_row(row)
     assert failures(read(maker.run)) == {"dci": (2, "too few rows")}
+
+
+# ---- what a trial's last value is
+
+
+def test_rows_of_losses_after_the_last_evaluation_hide_no_score(make_run):
+    """`stop: {steps: 250}` with evaluations every 100 and rows every 50, as a version without end.json wrote it."""
+    maker = make_run()
+    for seed in range(2):
+        maker.trial([losses(100, mig=0.1), losses(150), losses(200, mig=0.2 + seed), losses(250)], seed=seed)
+    results = read(maker.run)
+    assert aggregate(results, None, "mig")[["n", "mean"]].to_numpy().tolist() == [[2, pytest.approx(0.7)]]
+    assert [trial["metrics"]["mig"] for trial in sorted(as_json(results), key=lambda t: t["seed"])] == [0.2, 1.2]
+    assert results.trials["step"].tolist() == [250, 250]
+    assert steps_in_words(results, "mig") == ", step 200"
+
+
+def test_trials_looked_at_between_evaluations_stay_in_the_table_with_the_step_of_their_value(make_run):
+    maker = make_run()
+    maker.trial([*curve(0.1, 0.2), losses(700)], seed=0, status="running")
+    maker.trial(curve(0.4, 0.5, 0.6), seed=1)
+    results = read(maker.run)
+    table = aggregate(results, ["arm"], "mig")
+    assert (table["n"][0], table["from_step"][0]) == (2, 600)
+    assert steps_in_words(results, "mig") == ", steps 600 to 900"
+
+
+def test_the_scores_of_a_trials_end_are_its_last_values_until_it_trains_on(make_run):
+    maker = make_run()
+    folder = maker.run.trial(maker.trial([losses(100, mig=0.1), losses(200)]))
+    folder.write_end({"step": 200, "metrics": {"mig": 0.3}, "scored": {"mig": {"bins": 20}}})
+    results = read(maker.run)
+    assert results.rows[["step", "mig"]].to_numpy().tolist() == [[100, 0.1], [200, 0.3]]
+    assert results.records[0].rows[-1]["scored"] == {"mig": {"bins": 20}}
+    folder.write_end({"step": 250, "metrics": {"mig": 0.4}})
+    assert read(maker.run).rows[["step", "mig"]].iloc[-1].tolist() == [250, 0.4]
+    folder.append_row({"step": 300, "metrics": {"loss": 1.0, "loss_sum": 3.0}})
+    assert read(maker.run).rows["step"].tolist() == [100, 200, 300]
+    assert read(maker.run).trials["mig"].tolist() == [0.1]
+
+
+def test_a_metric_that_failed_and_later_scored_has_not_failed(make_run):
+    maker = make_run()
+    trial = maker.run.trial(maker.trial([]))
+    trial.append_row({"step": 300, "metrics": {"dci": math.nan}, "notes": {"dci": "too few rows"}})
+    trial.append_row({"step": 400, "metrics": {"loss": 1.0}})
+    assert failures(read(maker.run)) == {"dci": (1, "too few rows")}
+    trial.append_row({"step": 600, "metrics": {"dci": 0.5}, "scored": {"dci": {}}})
+    assert failures(read(maker.run)) == {}
+
+
+# ---- equal budgets
+
+
+def test_points_that_were_stopped_early_rank_below_those_that_were_trained_to_the_end(make_run):
+    maker = make_run()
+    cut = Status(state="done", cause="scheduler.asha: stopped at step 300")
+    for beta, migs in ((1.0, [0.2, 0.3, 0.4]), (2.0, [0.9]), (3.0, [0.5, 0.6]), (4.0, [0.1, 0.1, 0.5])):
+        trial = maker.run.trial(maker.trial(curve(*migs), framework__beta=beta))
+        if len(migs) < 3:
+            trial.set_status(cut)
+    results = read(maker.run)
+    assert aggregate(results, None, "mig")["framework.beta"].tolist() == [4.0, 1.0, 3.0, 2.0]
+    assert ranked(results, "mig", "max")["framework.beta"].tolist() == [4.0, 1.0, 3.0, 2.0]
+    assert ranked(results, "mig", "min")["framework.beta"].tolist() == [1.0, 4.0, 3.0, 2.0]
+
+
+def test_trainings_of_different_planned_lengths_rank_by_value(make_run):
+    maker = make_run()
+    maker.trial(curve(0.9), training__steps=300)
+    maker.trial(curve(0.1, 0.2, 0.3), training__steps=900)
+    assert ranked(read(maker.run), "mig", "max")["training.steps"].tolist() == [300, 900]
 
 
 def test_trials_are_ranked_by_the_row_that_is_asked_for(make_run):

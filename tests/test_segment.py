@@ -741,9 +741,85 @@ def test_the_last_step_is_the_one_at_which_the_sweep_stops(segment, drawings, st
     assert drawings == [stop]
 
 
-def test_a_stop_between_evaluations_draws_nothing_more(segment, drawings):
+def test_a_stop_between_evaluations_is_drawn_as_the_evaluation_it_is(segment, drawings):
     list(work(segment(until=10, settings=shown("evaluations", stop={"steps": 10}))))
-    assert drawings == [4, 8]
+    assert drawings == [4, 8, 10]
+
+
+# ---- the end of a trial is evaluated
+
+
+BETWEEN = {"evaluation__metrics": ["mig", {"name": "sap", "every": 6}], "training__log_every": 5}
+
+
+def mig_by_step(segment):
+    """Of an undisturbed training that is evaluated after each step."""
+    part = segment(**{**BETWEEN, "evaluation__every": 1, "evaluation__metrics": ["mig"]})
+    list(work(part))
+    return {row["step"]: row["metrics"]["mig"] for row in segment.run.trial(part.trial_id).rows()}
+
+
+def without_clock(some):
+    return [{key: value for key, value in row.items() if key != "clock"} for row in some]
+
+
+@pytest.mark.parametrize("stop", [7, 10], ids=["between rows", "at a row of losses"])
+def test_a_trial_that_stop_steps_ends_between_evaluations_is_evaluated_there(segment, stop):
+    part = segment(until=stop, settings=Settings(objective=MIG, stop={"steps": stop}), **BETWEEN)
+    assert steps_and_outcome(part)[1] == "done"
+    folder = segment.run.trial(part.trial_id)
+    assert [row["step"] for row in folder.rows() if "mig" in row["metrics"]] == [4, 8][: stop // 4]
+    last = folder.rows_to_end()[-1]
+    assert last["step"] == stop
+    assert last["metrics"]["mig"] == mig_by_step(segment)[stop]
+    assert {"mig", "sap"} <= last["scored"].keys()
+
+
+def test_a_trial_that_is_allowed_to_train_on_has_the_rows_of_one_that_never_stopped(segment):
+    whole = segment(**BETWEEN, seed=3)
+    list(work(whole))
+    expected = segment.run.trial(whole.trial_id).rows()
+    shutil.rmtree(segment.run.trial(whole.trial_id).path)
+    for until, stop in ((7, 7), (10, 10), (12, None)):
+        part = segment(until=until, settings=Settings(objective=MIG, stop={"steps": stop}), **BETWEEN, seed=3)
+        list(work(part))
+    folder = segment.run.trial(part.trial_id)
+    assert without_clock(folder.rows()) == without_clock(expected)
+    assert without_clock(folder.rows_to_end()) == without_clock(expected)
+
+
+def test_every_metric_is_evaluated_where_a_plateau_ends_the_trial(segment):
+    settings = Settings(objective=MIG, stop={"plateau": {"evaluations": 1, "min_delta": 10}})
+    part = segment(settings=settings, **BETWEEN)
+    assert steps_and_outcome(part)[0][-1] == 8
+    last = segment.run.trial(part.trial_id).rows_to_end()[-1]
+    assert last["step"] == 8
+    assert {"mig", "sap"} <= last["scored"].keys()
+
+
+@pytest.mark.parametrize(("reason", "evaluated"), [("stop.wall_time_s is over", True), ("SIGINT", False)])
+def test_a_trial_is_evaluated_where_the_time_ends_it_but_not_where_a_person_does(
+    segment, monkeypatch, reason, evaluated
+):
+    monkeypatch.setattr(segment_module, "POLL_S", 0.0)
+    part = segment(**BETWEEN)
+    for report in work(part):
+        if report.step == 6:
+            segment.run.ask_to_stop(reason)
+    folder = segment.run.trial(part.trial_id)
+    assert (report.step, report.outcome) == (7, "interrupted")
+    assert folder.status().state == "pending"
+    assert (folder.end() is not None) == evaluated
+    if evaluated:
+        segment.run.stop_path.unlink()
+        assert folder.rows_to_end()[-1]["metrics"]["mig"] == mig_by_step(segment)[7]
+
+
+def test_a_damaged_end_is_named_with_what_to_do(segment):
+    folder = segment.run.trial(segment().trial_id)
+    folder.write_end({"step": 3, "metrics": {"mig": "high"}})
+    with pytest.raises(ConfigError, match=r"end\.json is damaged .*remove it"):
+        folder.rows_to_end()
 
 
 def test_the_last_step_is_the_one_at_which_a_plateau_ends_the_trial(segment, drawings):

@@ -159,6 +159,19 @@ def test_a_trial_that_goes_on_continues_its_own_run(server, maker, rng):
     assert server.run(trial_id).exitcode == 0
 
 
+@pytest.mark.parametrize("at", [1000, 1100], ids=["at its last row", "after its last row"])
+def test_the_scores_of_a_trials_end_arrive_once_and_the_trial_can_train_on(server, maker, rng, at):
+    rows = course(0.5, rng)
+    trial_id = quick_trial(maker, rows[:2], status="pending")
+    maker.run.trial(trial_id).write_end({"step": at, "metrics": {"mig": 0.25, "irs": 0.5}})
+    assert sent(maker)
+    assert_rows_are_the_tables(server.run(trial_id).rows, trial_rows(maker, trial_id))
+    assert (server.run(trial_id).rows[-1]["_step"], server.run(trial_id).summary["irs"]) == (at, 0.5)
+    grow(maker, trial_id, rows[2:])
+    assert sent(maker)
+    assert steps(server, trial_id) == sorted({500, 1000, at, 1500})
+
+
 def test_rows_of_neighbouring_steps_leave_no_gap_either(server, maker):
     rows = [{"step": step, "loss": 1.0, "loss_sum": 2.0, "mig": step / 10} for step in range(1, 7)]
     trial_id = quick_trial(maker, rows[:3], status="pending")

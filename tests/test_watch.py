@@ -170,6 +170,24 @@ def test_the_best_follows_the_objective(maker, mode, at, seed, value):
     assert (best.seed, best.value) == (seed, value)
 
 
+def test_a_trial_that_was_stopped_early_is_the_best_only_while_none_was_trained_to_its_end(maker):
+    add(maker, seed=0, rows=[(300, 0.9)], cause="scheduler.asha: stopped at step 300")
+    watcher = Watcher(maker.run)
+    assert watcher.look().best.seed == 0
+    add(maker, seed=1, rows=[(300, 0.1), (1500, 0.4)])
+    assert watcher.look().best.seed == 1
+
+
+def test_the_scores_of_a_trials_end_count_until_it_trains_on(maker):
+    folder = add(maker, rows=[(300, 0.1)])
+    watcher = Watcher(maker.run)
+    assert watcher.look().best.value == 0.1
+    folder.write_end({"step": 350, "metrics": {"mig": 0.3}})
+    assert watcher.look().best.value == 0.3
+    folder.append_row({"step": 600, "metrics": {"loss": 1.0}})
+    assert watcher.look().best.value == 0.1
+
+
 def test_broken_trials_and_numbers_that_are_none_are_never_the_best(maker):
     add(maker, seed=0, rows=[(300, 0.1)])
     add(maker, seed=1, rows=[(300, math.nan)])

@@ -405,7 +405,8 @@ def _summary(run: Any) -> None:
     objective = results.objective_or_default(loaded)
     if not loaded.rows.empty:
         table = results.aggregate(loaded, None, objective.metric)
-        out.print(f"\n[bold]{escape(objective.metric)}[/], last value of each trial, over seeds:")
+        at = results.steps_in_words(loaded, objective.metric)
+        out.print(f"\n[bold]{escape(objective.metric)}[/], last value of each trial{at}, over seeds:")
         out.print(frame_table(table, list(table.columns), 30))
         _show_failures(loaded)
         out.print(f"\nfigure: {shown(_figure(loaded, objective))}", markup=False)
@@ -538,7 +539,8 @@ def _show_results(loaded: Any, by: list[str] | None, metric: str | None, at: At,
         frame = tables.aggregate(loaded, by or None, chosen, at.value)
         frame.insert(0, "#", range(1, len(frame) + 1))
         columns = list(frame.columns)
-    out.print(f"[bold]{escape(chosen)}[/], {at.value} value of each trial")
+    at_steps = tables.steps_in_words(loaded, chosen) if at is At.last else ""
+    out.print(f"[bold]{escape(chosen)}[/], {at.value} value of each trial{at_steps}")
     out.print(frame_table(frame, list(dict.fromkeys(columns))))
     if not trials and metric is None:
         _show_overview(tables.overview(loaded, by or None, chosen, at.value))

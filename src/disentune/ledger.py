@@ -135,6 +135,12 @@ def _row(line: bytes) -> dict[str, Any]:
     return row
 
 
+def with_end(row: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, Any]:
+    """A row and the scores that the end of its trial added at the same step."""
+    parts = ("metrics", "details", "scored", "notes")
+    return {**row, **{part: {**row.get(part, {}), **end[part]} for part in parts if part in end}}
+
+
 def _may_change(key: str) -> bool:
     """During training. Another plug-in, as a stranger's rows might name one, would be imported."""
     return may_change(key) and not key.endswith(".name")
@@ -292,6 +298,11 @@ def is_final(status: Status, steps: int, settings: Settings) -> bool:
     if status.state == "done" and status.cause.startswith("scheduler."):
         return status.cause.startswith(f"scheduler.{settings.scheduler.name}:")
     return status.final
+
+
+def is_cut(status: Status) -> bool:
+    """Whether a trial has had less training than one that is done: a scheduler stopped it, or it is under way."""
+    return not status.final or (status.state == "done" and status.cause.startswith("scheduler."))
 
 
 _STATUS_KINDS: dict[str, Callable[[Any], bool]] = {
@@ -455,7 +466,7 @@ class TrialFolder:
         if known is None:
             return False
         try:
-            rows = self.rows()
+            rows = self.rows_to_end()
             return known == [rows[-1]["step"] if rows else 0, self.status().state]
         except ConfigError:  # what cannot be read cannot be said to be there
             return False
@@ -483,6 +494,33 @@ class TrialFolder:
                     "computed again, to the same numbers"
                 ) from None
         return [by_step[step] for step in sorted(by_step)]
+
+    @property
+    def _end_path(self) -> Place:
+        return self.path / "end.json"
+
+    def write_end(self, end: Mapping[str, Any]) -> None:
+        """Keeps the scores of a trial that ended between two evaluations, as a row with its step. They are no part of
+        rows.jsonl: the rows of a trial that later continues are those of a trial that was never stopped."""
+        write_json(self._end_path, end)
+
+    def end(self) -> dict[str, Any] | None:
+        """What `write_end` kept, if it did."""
+        data = read_if_there(self._end_path)
+        if data is None:
+            return None
+        try:
+            return _row(data)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{self._end_path} is damaged ({error}); remove it: resuming makes it again") from None
+
+    def rows_to_end(self) -> list[dict[str, Any]]:
+        """Every row, and the scores of the trial's end while nothing came after it."""
+        rows, end = self.rows(), self.end()
+        if end is None or (rows and rows[-1]["step"] > end["step"]):
+            return rows
+        is_apart = not rows or rows[-1]["step"] < end["step"]
+        return [*rows, end] if is_apart else [*rows[:-1], with_end(rows[-1], end)]
 
     def append_row(self, row: Mapping[str, Any]) -> None:
         """Appends one row durably. A torn last line is cut off first."""
@@ -783,8 +821,16 @@ class Run:
 
     @property
     def stop_path(self) -> Place:
-        """Exists while the driver asks its workers to checkpoint and end."""
+        """Exists while the driver asks its workers to checkpoint and end; holds the reason."""
         return self.path / "stop"
+
+    def ask_to_stop(self, reason: str) -> None:
+        write_atomically(self.stop_path, reason.encode())
+
+    def stop_reason(self) -> str | None:
+        """Why the driver asks its workers to end; None while it does not."""
+        data = read_if_there(self.stop_path)
+        return None if data is None else data.decode(errors="replace")
 
 
 DEFAULT_STORAGE = Path("runs")

@@ -13,7 +13,7 @@ import pyarrow.parquet
 
 from disentune.config import SECTIONS, WATCHED, flattened
 from disentune.errors import ConfigError, unknown
-from disentune.ledger import Run, TrialFolder, find_run, write_atomically
+from disentune.ledger import Run, TrialFolder, find_run, is_cut, write_atomically
 from disentune.metrics import best_of
 from disentune.settings import Objective
 from disentune.storage import Place
@@ -33,9 +33,18 @@ class Record:
     status: str
     config: dict[str, Any]
     rows: list[dict[str, Any]]
+    cut: bool = False
+    """Whether a scheduler stopped it early, or it is still under way: it has had less training than a trial that is
+    done."""
 
     def last(self) -> dict[str, Any]:
-        return self.rows[-1] if self.rows else {"step": 0, "metrics": {}}
+        """Its last row, with the last value of each metric, which an earlier row may hold."""
+        latest = {key: value for row in self.rows for key, value in row["metrics"].items()}
+        return {**(self.rows[-1] if self.rows else {"step": 0}), "metrics": latest}
+
+    def step_of(self, metric: str) -> int | None:
+        """The step of the last value of a metric."""
+        return next((row["step"] for row in reversed(self.rows) if metric in row["metrics"]), None)
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,7 @@ class Results:
 
     @cached_property
     def trials(self) -> pd.DataFrame:
-        """One row for each trial: its last."""
+        """One row for each trial: its last step, and the last value of each metric."""
         return _frame(self.records, lambda record: [record.last()])
 
     @cached_property
@@ -68,15 +77,15 @@ def load(run: str | Place, only: Iterable[str] | None = None) -> Results:
 
 def read(run: Run, only: Iterable[str] | None = None) -> Results:
     kept = None if only is None else set(only)
-    seen = run.seen("config.json", "status.json", "rows.jsonl")
+    seen = run.seen("config.json", "status.json", "rows.jsonl", "end.json")
     folders = [folder for folder in seen.trials() if kept is None or folder.id in kept]
     return Results(run, tuple(_record(folder) for folder in folders))
 
 
 def _record(folder: TrialFolder) -> Record:
-    maxima = Maxima()
-    rows = [maxima.taken_in(row) for row in folder.rows()]
-    return Record(folder.id, folder.arms(), folder.status().state, folder.tree(), rows)
+    maxima, status = Maxima(), folder.status()
+    rows = [maxima.taken_in(row) for row in folder.rows_to_end()]
+    return Record(folder.id, folder.arms(), status.state, folder.tree(), rows, cut=is_cut(status))
 
 
 class Maxima:
@@ -248,20 +257,41 @@ def aggregate(results: Results, by: list[str] | None, metric: str, at: At = "las
     """n, mean, sd (of a sample), min and max of a metric in each group of trials, best mean first.
 
     Without `by`, a group is an arm and a value of each config key that varies, so that its trials differ by seed.
-    Trials that failed or diverged, or have no number, are in no count; `failed` says how many there are. When trials
-    have come to different steps (some were cut, say), `from_step` is the earliest of those counted.
+    Trials that failed or diverged, or have no number, are in no count; `failed` says how many there are. When the
+    values are of different steps (some trials were stopped early, say), `from_step` is the earliest in each group, and
+    groups with less training than others rank below them: see `_best_first`.
     """
     by, trials = _group_keys(results, by), results.trials
     broken = trials["status"].isin(BROKEN)
     counted = np.where(broken, np.nan, values(results, metric, at))
-    frame = trials[by].assign(value=counted, broken=broken, reached=trials["step"].astype("Int64").mask(broken))
+    steps = value_steps(results, metric).mask(np.isnan(counted))
+    frame = trials[by].assign(value=counted, broken=broken, step_of_value=steps, cut=_cut(results))
     groups = frame.groupby(by, dropna=False)
     table = groups["value"].agg(n="count", mean="mean", sd="std", min="min", max="max").reset_index()
     if broken.any():
         table["failed"] = groups["broken"].sum().to_numpy()
-    if frame["reached"].nunique() > 1:
-        table["from_step"] = groups["reached"].min().array
-    return _best_first(table, "mean", mode_of(results, metric))
+    earliest, any_cut = groups["step_of_value"].min(), groups["cut"].any()
+    if steps.nunique() > 1:
+        table["from_step"] = earliest.array
+    return _best_first(table, "mean", mode_of(results, metric), any_cut.array, earliest.array)
+
+
+def value_steps(results: Results, metric: str) -> pd.Series:
+    """The step of each trial's last value of a metric; missing where it has none."""
+    return pd.Series([record.step_of(metric) for record in results.records], results.trials.index, dtype="Int64")
+
+
+def steps_in_words(results: Results, metric: str) -> str:
+    """At which steps the trials have their last values: `, step 250` or `, steps 100 to 600`."""
+    steps = value_steps(results, metric).mask(results.trials["status"].isin(BROKEN)).dropna()
+    if steps.empty:
+        return ""
+    first, last = steps.min(), steps.max()
+    return f", step {first}" if first == last else f", steps {first} to {last}"
+
+
+def _cut(results: Results) -> np.ndarray:
+    return np.array([record.cut for record in results.records], dtype=bool)
 
 
 def _group_keys(results: Results, by: list[str] | None) -> list[str]:
@@ -279,21 +309,30 @@ def overview(results: Results, by: list[str] | None, metric: str, at: At = "last
     numbers = {key: np.where(broken, np.nan, values(results, key, at)) for key in (metric, *keys)}
     frame = pd.concat([trials[by], pd.DataFrame(numbers, index=trials.index)], axis=1)
     means = frame.groupby(by, dropna=False)[list(numbers)].mean()
-    ranked = _best_first(means, metric, mode_of(results, metric))[keys].dropna(axis=1, how="all")
+    order = aggregate(results, by, metric, at)[by]
+    ranked = order.merge(means.reset_index(), on=by, how="left")[keys].dropna(axis=1, how="all")
     table = ranked.T.set_axis([str(rank + 1) for rank in range(len(ranked))], axis=1)
     return table.reset_index(names="metric")
 
 
 def failures(results: Results) -> dict[str, tuple[int, str]]:
     """Metrics without a score in the last row that was to have one: in how many trials, and the first reason."""
-    notes = [row["notes"] for record in results.records for row in record.rows[-1:] if row.get("notes")]
+    notes = [note for record in results.records if (note := _last_notes(record))]
     names = dict.fromkeys(name for note in notes for name in note)
     reasons = {name: [note[name] for note in notes if name in note] for name in names}
     return {name: (len(found), found[0]) for name, found in reasons.items()}
 
 
+def _last_notes(record: Record) -> dict[str, str]:
+    """Why each metric failed whose last evaluation did."""
+    notes: dict[str, str] = {}
+    for row in record.rows:
+        notes = {name: text for name, text in notes.items() if name not in row.get("scored", {})} | row.get("notes", {})
+    return notes
+
+
 def values(results: Results, metric: str, at: At = "last") -> np.ndarray:
-    """A metric of each trial: in its last row, or its extreme over all rows. NaN while no row has the objective."""
+    """A metric of each trial: its last value, or its extreme over all rows. NaN while no row has the objective."""
     source = results.trials if at == "last" else results.rows
     if metric not in source and results.objective and metric == results.objective.metric:
         return np.full(len(results.trials), np.nan)
@@ -326,11 +365,23 @@ def at_of(objective: Objective) -> At:
 
 def ranked(results: Results, metric: str, mode: Mode, at: At = "last") -> pd.DataFrame:
     """The trials, best first; those without a number last."""
-    return _best_first(results.trials.assign(**{metric: values(results, metric, at)}), metric, mode)
+    frame = results.trials.assign(**{metric: values(results, metric, at)})
+    return _best_first(frame, metric, mode, _cut(results), value_steps(results, metric).array)
 
 
-def _best_first(frame: pd.DataFrame, column: str, mode: Mode) -> pd.DataFrame:
-    return frame.sort_values(column, ascending=mode == "min", kind="stable", na_position="last", ignore_index=True)
+def _best_first(frame: pd.DataFrame, column: str, mode: Mode, cut: Any, steps: Any) -> pd.DataFrame:
+    """Ranked at equal budgets: what was trained to its end comes first, then what has had fewer steps, and of equal
+    steps the best. Without a number last."""
+    sign = -1 if mode == "max" else 1
+    lines = zip(frame[column], cut, steps, strict=True)
+    keys = [rank(sign * value, short, 0 if pd.isna(step) else step) for value, short, step in lines]
+    return frame.iloc[sorted(range(len(frame)), key=keys.__getitem__)].reset_index(drop=True)
+
+
+def rank(value: float, cut: bool, step: int) -> tuple[bool, bool, int, float]:
+    """A key to sort trials by, best first, when small values are good; `cut` and `step` as for `Record`."""
+    missing = math.isnan(value)
+    return missing, cut, -step if cut else 0, 0.0 if missing else value
 
 
 def _refuse_unknown(kind: str, names: Iterable[str], known: Iterable[str]) -> None:

@@ -47,6 +47,8 @@ WORDS: Mapping[Cause, str] = {
     "hang": "hung",
     "storage": "could not use the storage",
 }
+TIME_IS_UP = "stop.wall_time_s"
+"""How the reason to stop begins when the sweep's own time is up: what is reached then counts as the end."""
 OPENING_S = 4 * 3600.0
 """How long a trial may take until its first step: the data that it needs may have to be downloaded first."""
 
@@ -260,7 +262,10 @@ class _Worker:
                     return
                 best.add(row)
                 cause = plateau(self.settings.stop.plateau, best)
-                self._draw_pictures(training, is_last=bool(cause))
+                is_last = bool(cause) or progress.step == self.settings.stop.steps
+                self._draw_pictures(training, is_last)
+                if is_last:
+                    self._evaluate_end(training)
                 self._write(row)
                 if cause:
                     self._checkpoint(training, best)
@@ -268,10 +273,13 @@ class _Worker:
                     return
             elif row is None and progress.step == self.settings.stop.steps:
                 self._draw_pictures(training, is_last=True)
+                self._evaluate_end(training)
             if self._due(progress.step) or best.is_new(progress.step):
                 self._checkpoint(training, best)
             if self._stop_requested():
                 self._checkpoint(training, best)
+                if (self.run.stop_reason() or "").startswith(TIME_IS_UP):
+                    self._evaluate_end(training)
                 yield self._left(row, progress.step)
                 return
             yield Report(progress.step, row if progress.step > watermark else None)
@@ -302,8 +310,20 @@ class _Worker:
             self.folder.checkpoints.prune(1, best.step)
             return self.end("done", self.status.cause, step=training.step)
         if training.step == self.settings.stop.steps:
+            self._evaluate_end(training)
             return self.end("done", f"stop.steps: {training.step}", step=training.step)
         return self.end("paused", "", step=training.step)
+
+    def _evaluate_end(self, training: Training) -> None:
+        """Scores what no evaluation of this step does: a trial that ends here is compared by its scores here."""
+        known = self.folder.end()
+        if known is not None and known["step"] == training.step:
+            return
+        end = training.scores_between()
+        if end is not None:
+            self.watchdog.hear()
+            self._assert_current()
+            self.folder.write_end(end)
 
     def end(self, outcome: Outcome, cause: str, row: dict[str, Any] | None = None, step: int | None = None) -> Report:
         """Writes how the segment ended; a paused or interrupted trial is pending again."""
@@ -366,8 +386,8 @@ class _Worker:
     def _shows(self, config: TrialConfig, step: int, is_last: bool) -> bool:
         when = self.settings.pictures.when
         if when == "last":
-            return is_last or step in (config.training.steps, self.settings.stop.steps)
-        return when == "evaluations" and config.evaluates_at(step)
+            return is_last or step == config.training.steps
+        return when == "evaluations" and (is_last or config.evaluates_at(step))
 
     def _note_missing_pictures(self, step: int, error: Exception) -> None:
         """In the status, which commands show, and with its traceback in a file; never in a row, which is the same

@@ -18,6 +18,7 @@ from disentune.errors import ConfigError, first_line
 from disentune.ledger import Run
 from disentune.planner import Planner
 from disentune.plugin import Source
+from disentune.segment import TIME_IS_UP
 from disentune.settings import Resources
 from disentune.space import Point
 from disentune.storage import without_password
@@ -54,7 +55,7 @@ class StopRequest:
 
     def __call__(self) -> bool:
         if not self.reason and time.monotonic() > self.deadline:
-            self.stop("stop.wall_time_s is over")
+            self.stop(f"{TIME_IS_UP} is over")
         return bool(self.reason)
 
     def start_clock(self) -> None:
@@ -64,7 +65,7 @@ class StopRequest:
 
     def stop(self, reason: str) -> None:
         self.reason = reason
-        self.run.stop_path.touch()
+        self.run.ask_to_stop(reason)
 
     def _handle(self, number: int, frame: Any) -> None:
         if self.reason and time.monotonic() - self.asked_at > SAME_SIGNAL_S:

@@ -29,7 +29,7 @@ from disentune.config import flattened
 from disentune.connection import Connection, connection, trouble
 from disentune.environment import without_secrets
 from disentune.errors import ConfigError, DataError
-from disentune.ledger import FINAL, Run, Status, TrialFolder
+from disentune.ledger import FINAL, Run, Status, TrialFolder, with_end
 from disentune.storage import Place, RemotePath, place
 from disentune.sweepfile import SweepFile
 
@@ -156,13 +156,21 @@ class Stream:
         self.used = time.monotonic()
 
     def tell(self) -> None:
-        for row in self.tail.new():
+        for row in self._with_end(self.tail.new()):
             told, step = self.telling.told(row), row["step"]
             if step >= self.start and step > self.told:
                 images = _images(self.folder, step)
                 self.run.log({**told, **_scores_table(row), **images}, step=step, commit=True)
                 self.told, self.used = step, time.monotonic()
             self.seen = step
+
+    def _with_end(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """New rows with the scores of the trial's end. Those of a step that was told before wait for the summary."""
+        end = self.folder.end()  # written before the row of its step, so a row that is here has it
+        last = rows[-1]["step"] if rows else self.seen
+        if end is None or end["step"] < last or (end["step"] == last and not rows):
+            return rows
+        return [*rows, end] if end["step"] > last else [*rows[:-1], with_end(rows[-1], end)]
 
     @property
     def complete(self) -> bool:
@@ -201,13 +209,18 @@ class Stream:
 
     def close(self, status: Status) -> None:
         """Raises Failed when the server does not take it all in time."""
-        self.run.summary.update({"state": status.state, "cause": (status.cause.splitlines() or [""])[0]})
+        cause = (status.cause.splitlines() or [""])[0]
+        self.run.summary.update({**self._end_scores(), "state": status.state, "cause": cause})
         if not status.final:
             self.run.mark_preempting()
         try:
             self.run.finish(exit_code=0 if status.state == "done" else 1)
         except Exception as error:  # the client has many of them
             raise Failed(f"{type(error).__name__}: {error}") from error
+
+    def _end_scores(self) -> dict[str, float]:
+        end = self.folder.end()
+        return end["metrics"] if end is not None and end["step"] >= self.seen else {}
 
 
 def _opened(identity: dict[str, Any], url: str) -> wandb.Run:
@@ -264,7 +277,7 @@ def _settings(url: str) -> wandb.Settings:
 
 
 def unsent(run: Run, connection: Connection) -> list[str]:
-    known = run.known_trials("wandb.json", "status.json", "rows.jsonl")
+    known = run.known_trials("wandb.json", "status.json", "rows.jsonl", "end.json")
     return [id for id, folder in known.items() if not folder.has_arrived(connection.place)]
 
 
@@ -467,7 +480,7 @@ def _best_checkpoint(run: Run) -> tuple[TrialFolder, int, dict[str, Any]] | None
         return None
     trial_id, score = sound.iloc[0]["trial_id"], float(sound.iloc[0][objective.metric])
     folder = run.trial(trial_id)
-    at = [row["step"] for row in folder.rows() if row["metrics"].get(objective.metric) == score][-1:] or [0]
+    at = [row["step"] for row in folder.rows_to_end() if row["metrics"].get(objective.metric) == score][-1:] or [0]
     steps = folder.checkpoints.steps()
     if not steps:
         return None

@@ -5,7 +5,7 @@ random state: the model, the optimisers, what the framework hands on from step t
 current row are all there is to save.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from disentune import evaluation
 from disentune.adam import Adam
-from disentune.config import WATCHED, TrialConfig
+from disentune.config import WATCHED, Scored, TrialConfig
 from disentune.data.factors import FactorGrid
 from disentune.data.stored import contents
 from disentune.errors import DataError, TrialError, first_line
@@ -287,13 +287,19 @@ class Training:
         return self.step % self.config.training.log_every == 0 or self.config.evaluates_at(self.step)
 
     def _row(self) -> dict[str, Any]:
-        row: dict[str, Any] = {"step": self.step, "metrics": self._loss_row(self.sums.take())}
         due = self.config.due(self.step)
-        if due:
-            scores = evaluation.evaluated(self.config, self.trained_model(), due)
-            row["metrics"] |= scores.numbers
-            row |= scores.row()
-        return row
+        scores = self._scores(due) if due else {"metrics": {}}
+        return {"step": self.step, **scores, "metrics": {**self._loss_row(self.sums.take()), **scores["metrics"]}}
+
+    def _scores(self, due: Sequence[Scored]) -> dict[str, Any]:
+        scores = evaluation.evaluated(self.config, self.trained_model(), due)
+        return {"metrics": scores.numbers, **scores.row()}
+
+    def scores_between(self) -> dict[str, Any] | None:
+        """At this step, the scores of every metric that its row does not have; None when it has them all."""
+        due = self.config.due(self.step)
+        left = [scored for scored in self.config.metrics if scored not in due]
+        return {"step": self.step, **self._scores(left)} if left else None
 
     def _loss_row(self, means: dict[str, float]) -> dict[str, float]:
         """Each loss in the trial's own scale, and in nats an image (`_sum`) so that both conventions compare."""

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, TypeVar
 from disentune import space
 from disentune.config import flattened, metric_keys, nested
 from disentune.errors import ConfigError
-from disentune.ledger import Run, Status, TrialFolder, is_final
+from disentune.ledger import Run, Status, TrialFolder, is_cut, is_final
 from disentune.metrics import best_of
-from disentune.results import BROKEN, evaluated
+from disentune.results import BROKEN, evaluated, rank
 from disentune.settings import Asha, Median, Objective, OptunaSearch, Settings
 from disentune.storage import Place, fetch
 from disentune.sweepfile import SweepFile
@@ -62,6 +62,8 @@ class Seen:
     speed: float | None
     point: Mapping[str, Any]
     """The keys that its arms search over, as they were at its last row."""
+    cut: bool = False
+    """As for `results.Record`."""
 
     @property
     def ended(self) -> bool:
@@ -182,7 +184,7 @@ def _metrics_in_rows(run: Run) -> list[str]:
     """Of the first row that has any."""
     for folder in run.trials():
         with suppress(ConfigError, OSError):  # what cannot be read is said elsewhere
-            if found := next(filter(None, (evaluated(row["metrics"]) for row in folder.rows())), None):
+            if found := next(filter(None, (evaluated(row["metrics"]) for row in folder.rows_to_end())), None):
                 return found
     return []
 
@@ -220,12 +222,18 @@ class _Reader:
         self.flat: dict[str, Any] = {}
         self.status, self.changed = Status(), 0.0
         self.marks: list[Mark] = []
+        self.end: Mark | None = None
         self.read_to, self.damaged = 0, False
         self.complaints: dict[str, str] = {}
         self.last: tuple[Asked, bool, Seen] | None = None
 
+    @property
+    def _files(self) -> dict[str, Callable[[Stamp | None], None]]:
+        return {"config.json": self._config, "status.json": self._status, "rows.jsonl": self._rows,
+                "end.json": self._end}  # fmt: skip
+
     def refresh(self) -> None:
-        for name, read in (("config.json", self._config), ("status.json", self._status), ("rows.jsonl", self._rows)):
+        for name, read in self._files.items():
             try:
                 place = _stamp(self.folder.path / name)
                 if self._is_news(name, place):
@@ -238,8 +246,7 @@ class _Reader:
 
     def to_read(self) -> list[Place]:
         """The files that a refresh would read."""
-        names = ("config.json", "status.json", "rows.jsonl")
-        paths = {name: self.folder.path / name for name in names}
+        paths = {name: self.folder.path / name for name in self._files}
         return [path for name, path in paths.items() if self._is_news(name, _quietly(_stamp, path))]
 
     def _is_news(self, name: str, place: Stamp | None) -> bool:
@@ -278,6 +285,16 @@ class _Reader:
             self._take_in(_mark(line, self.metric))
         self.read_to += len(complete)
 
+    def _end(self, place: Stamp | None) -> None:
+        end = self.folder.end()
+        self.end = None if end is None else _mark(json.dumps(end).encode(), self.metric)
+
+    @property
+    def _marks_to_end(self) -> list[Mark]:
+        """What rows say, and the scores of the trial's end while nothing came after it."""
+        outdated = self.end is None or (self.marks and self.marks[-1].step > self.end.step)
+        return self.marks if outdated or self.end is None else [*self.marks, self.end]
+
     def _take_in(self, mark: Mark | None) -> None:
         if mark is None:
             self.damaged = True
@@ -312,8 +329,9 @@ class _Reader:
             seconds=status.seconds,
             cause=status.cause,
             changed=self.changed,
-            latest=next((mark.value for mark in reversed(self.marks) if mark.value is not None), None),
-            value=_value(self.marks, ask.objective),
+            latest=next((mark.value for mark in reversed(self._marks_to_end) if mark.value is not None), None),
+            value=_value(self._marks_to_end, ask.objective),
+            cut=is_cut(status),
             speed=_speed([*((mark.step, mark.seconds) for mark in self.marks), (status.step, status.seconds)]),
             point=self._point(ask),
         )
@@ -463,9 +481,9 @@ def looks(run: Run, every_s: float) -> Iterator[Picture]:
 
 
 def _best(trials: Sequence[Seen], objective: Objective) -> Seen | None:
-    """As in tables, a trial that failed or diverged does not count."""
+    """As in tables, a trial that failed or diverged does not count, and one that was trained to its end comes first."""
     sign = -1 if objective.mode == "max" else 1
-    ranked = [(sign * trial.value, trial.id, trial) for trial in trials
+    ranked = [(rank(sign * trial.value, trial.cut, trial.step), trial.id, trial) for trial in trials
               if trial.value is not None and trial.state not in BROKEN]  # fmt: skip
     return min(ranked)[2] if ranked else None
 

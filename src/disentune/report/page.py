@@ -43,6 +43,7 @@ from disentune.results import (
     evaluated,
     failures,
     objective_or_default,
+    rank,
     values,
     varying_keys,
 )
@@ -264,10 +265,13 @@ def objective_column(objective: Objective) -> str:
 
 
 def best_first(scores: Scores) -> list[int]:
-    """Places of the trials; those without a number last, failed and diverged ones behind them."""
-    found, broken = pd.Series(_scored(scores.results, scores.objective)), scores.results.trials["status"].isin(BROKEN)
-    sign = -1 if scores.objective.mode == "max" else 1
-    return sorted(found.index, key=lambda i: (broken[i], math.isnan(found[i]), sign * found[i]))
+    """Places of the trials, as `results` ranks them; those without a number last, failed and diverged ones behind."""
+    results, objective = scores.results, scores.objective
+    sign = -1 if objective.mode == "max" else 1
+    found, broken = _scored(results, objective), results.trials["status"].isin(BROKEN)
+    steps = [record.step_of(objective.metric) or 0 for record in results.records]
+    keys = [rank(sign * value, one.cut, step) for value, one, step in zip(found, results.records, steps, strict=True)]
+    return sorted(range(len(keys)), key=lambda i: (broken[i], keys[i]))
 
 
 def _scored(results: Results, objective: Objective) -> list[float]:
@@ -312,13 +316,13 @@ def _asked_for(run: Run) -> int:
 
 
 def best_trial(scores: Scores, trials: Sequence[Trial]) -> dict[str, Any] | None:
-    """The trial with the best number, of those that did not fail or diverge; the first of equals."""
+    """The first in the ranking, of those that did not fail or diverge; None while no trial has a number."""
     try:
-        frame = scores.scored(None, ["arm", "seed", *scores.varying])
+        frame = scores.scored(None, ["arm", "seed", *scores.varying]).set_index("trial_id", drop=False)
     except NothingToDraw:
         return None
-    found = frame["value"]
-    row = frame.loc[found.idxmax() if scores.objective.mode == "max" else found.idxmin()]
+    ids = [scores.results.records[place].trial_id for place in best_first(scores)]
+    row = frame.loc[next(trial_id for trial_id in ids if trial_id in frame.index)]
     keys = ["arm", "seed", *scores.varying]
     shown = [(title, cell(row[key]).text) for title, key in zip(titles(keys), keys, strict=True)]
     trial = next(trial for trial in trials if trial.id == row["trial_id"])
