@@ -104,7 +104,7 @@ def test_the_state_keeps_its_names_and_kinds(framework, params, model, batch, st
 
 def test_the_helpers_loss_moves_the_helper_and_nothing_else(framework, params, model, batch, step_for):
     if framework.helper is None:
-        return
+        pytest.skip(f"{framework.name} has no helper network")
     step = step_for(framework, params)
     framework.loss(model, batch, params, step).helper.backward()
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -158,7 +158,7 @@ class Repeating(np.random.Generator):
 def test_a_batch_counts_by_its_mean(framework, params, model, batch, step_for):
     """Two copies of a batch have the KL of one: a sum over images would double it."""
     if "kl" not in framework.parts:
-        return
+        pytest.skip(f"{framework.name} reports no KL")
     twice = replace(batch, x=batch.x.repeat(2, 1, 1, 1), pair=batch.pair.repeat(2, 1, 1, 1))
     once = framework.loss(model, batch, params, step_for(framework, params))
     both = framework.loss(model, twice, params, replace(step_for(framework, params), rng=Repeating(0)))
