@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart test faults check bench audit schema clean
+.PHONY: setup quickstart test test-rest test-all faults check bench audit schema clean
 
 setup: $(VENV)/.ready
 
@@ -17,9 +17,15 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 quickstart: setup  ## the paper's story in two or three minutes
 	$(BIN)/disentune run sweeps/quickstart.yaml
 
-test: setup  ## every test: the quick ones on all cores, then those that start Ray or a compiler, two files at a time
-	$(BIN)/python -m pytest -m "not slow" -n auto
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --durations 20
+test: setup  ## every unit and oracle test, a tenth of the fuzzing, and one real pass over Ray, W&B, the browser and a cluster
+	$(BIN)/python -m pytest -m "not long and not ray and not cluster and not browser" -n 2
+	$(BIN)/python -m pytest -m "not long and (ray or cluster or browser)" -n 2 --dist loadgroup --durations 10
+
+test-rest: setup  ## what `make test` leaves out: every fault, the whole cluster, reproduction, all of the fuzzing
+	$(BIN)/python -m pytest -m long -n 2 --dist loadgroup --durations 20
+	FUZZ_TIMES=1 $(BIN)/python -m pytest -m fuzz -n 2
+
+test-all: test test-rest  ## every test there is
 
 faults: setup  ## real faults of every kind at random moments of a sweep on Ray; best as root
 	$(BIN)/python -m pytest tests/faults
@@ -28,7 +34,7 @@ check: setup  ## what CI runs: style, types, tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(MAKE) test
+	$(MAKE) test-all
 
 bench: setup  ## measured ratios against named rivals, written to docs/benchmarks.md; BENCH_LONG=1 takes a quiet hour or two
 	missed=0; \

@@ -100,7 +100,8 @@ def test_rays_class_is_as_it_was_when_the_start_fails():
     assert {name: getattr(Node, name) for name in before} == before
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_nothing_of_a_real_one_stays_and_none_of_its_servers_is_the_dashboards(tmp_path):
     code = """
 import psutil, ray

@@ -657,7 +657,7 @@ def test_a_trial_is_the_same_to_the_bit_with_and_without_pictures(segment, tmp_p
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_compiled_trial_is_the_same_to_the_bit_with_and_without_pictures(segment):
     assert_same_whenever_drawn(segment, {"training__compile": True})
 

@@ -476,7 +476,8 @@ def stop_job(head, id: str) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_a_driver_that_is_killed_goes_on_and_the_table_is_that_of_the_undisturbed(head, tmp_path):
     path = sweep_file(tmp_path)
     path.write_text(path.read_text().replace("steps: 12,", "steps: 36,"))
@@ -496,7 +497,8 @@ def test_a_driver_that_is_killed_goes_on_and_the_table_is_that_of_the_undisturbe
     assert table(Run(storage / "tiny" / "main")) == table(undisturbed)
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_a_stopped_job_has_checkpointed_and_can_be_sent_again(head, tmp_path):
     path = sweep_file(tmp_path)
     path.write_text(path.read_text().replace("steps: 12,", "steps: 100000,").replace("every_steps: 2", "every_s: 600"))
@@ -516,7 +518,8 @@ def test_a_stopped_job_has_checkpointed_and_can_be_sent_again(head, tmp_path):
     assert drivers(storage) == []
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "complaint"),
     [({"RAY_AUTH_TOKEN": "w" * 64}, "refuses this machine's token"), ({"RAY_AUTH_MODE": "disabled"}, "wants a token")],
@@ -530,7 +533,8 @@ def test_only_who_has_the_token_is_let_in(head, tmp_path, mode, complaint):
     assert said.count("\n") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_a_sweep_that_cannot_run_there_ends_with_2(head, tmp_path):
     sweep_file(tmp_path)
     (tmp_path / "file").touch()

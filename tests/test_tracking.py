@@ -20,9 +20,12 @@ from run_examples import course, quick_trial
 from wandb_server import KEY, WandbServer, forget_client
 
 # a run that is left open, as a killed tracker leaves it, makes the client's own threads complain at the test's end
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnhandledThreadExceptionWarning", "ignore:subprocess:ResourceWarning"
-)
+pytestmark = [
+    pytest.mark.wandb,
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnhandledThreadExceptionWarning", "ignore:subprocess:ResourceWarning"
+    ),
+]
 
 OWN = ("step", "clock/seconds", "clock/steps_per_second")
 """Keys that W&B gets beside the metrics."""

@@ -234,7 +234,8 @@ def sweep_with(tmp_path, monkeypatch, ray_with_gpus):
 ALL_FOUR = 'while len((HERE / "seen").read_text().splitlines()) < 4 and time.monotonic() < deadline: time.sleep(0.05)'
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_out_of_memory_is_retried_alone_on_a_whole_gpu_to_the_same_bits(sweep_with):
     trouble = 'if once("first"): raise torch.OutOfMemoryError("CUDA out of memory")'
     sweep = sweep_with(trouble, "resources.gpu=0.5", meeting=ALL_FOUR)
@@ -253,7 +254,8 @@ def permutations_of(*values):
     return [list(order) for order in set(itertools.permutations(values))]
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("trouble", "faults", "text"),
     [
@@ -288,7 +290,8 @@ def guarded():
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_trials_that_wait_for_a_slot_do_not_hold_up_a_stop(sweep_with, guarded):
     sweep, began = sweep_with("pass", "resources.cpu=100"), time.monotonic()
     run = sweep.carry_out(stopping=lambda: time.monotonic() > began + 3)
@@ -296,7 +299,8 @@ def test_trials_that_wait_for_a_slot_do_not_hold_up_a_stop(sweep_with, guarded):
     assert not any(trial.status().attempts for trial in run.trials())
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_trials_leave_a_node_that_is_taken_away_and_are_not_blamed(sweep_with, ray_with_gpus):
     notice = notice_path(ray_with_gpus.get_runtime_context().get_node_id())
     trouble = 'if once("first"): notice_path(ray.get_runtime_context().get_node_id()).touch(); time.sleep(1)'

@@ -351,7 +351,7 @@ def test_watched_numbers_stand_in_the_row_as_they_are():
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_compiled_trial_repeats_to_the_bit_and_stays_near_the_eager_one():
     config = tiny(training={"compile": True, "steps": 4, "log_every": 1}, evaluation={})
     straight = rows(Training(config))

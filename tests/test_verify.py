@@ -319,7 +319,8 @@ importlib.metadata.version = lambda name: "0.0.9" if name == "disentune" else re
 """
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_a_real_cluster_is_looked_at_node_by_node(tmp_path):
     """A head that runs no trials, a sound node, and one that has another version, another storage and a GPU that is
     not there."""
@@ -353,7 +354,8 @@ def test_a_real_cluster_is_looked_at_node_by_node(tmp_path):
         assert list(storage.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_a_wrong_token_is_said_in_one_line(tmp_path):
     with ray_head(token="t" * 64) as head:
         wrong = {"RAY_ADDRESS": head.gcs, "RAY_AUTH_TOKEN": "w" * 64}

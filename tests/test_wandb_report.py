@@ -13,9 +13,12 @@ from disentune.settings import Wandb
 from run_examples import course, quick_trial, study
 from wandb_server import ENTITY, WandbServer, forget_client
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnhandledThreadExceptionWarning", "ignore:subprocess:ResourceWarning"
-)
+pytestmark = [
+    pytest.mark.wandb,
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnhandledThreadExceptionWarning", "ignore:subprocess:ResourceWarning"
+    ),
+]
 
 
 @pytest.fixture

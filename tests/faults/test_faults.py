@@ -15,8 +15,17 @@ def calms(tmp_path_factory):
     return Calms(tmp_path_factory.mktemp("calm"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
+EVERY_TIME = "SIGKILL of the driver"
+"""The one case that `make test` has, too."""
+
+
+def marked(case):
+    marks = [] if case.name == EVERY_TIME else [pytest.mark.long]
+    return pytest.param(case, id=case.name.replace(" ", "-"), marks=marks)
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("case", [marked(case) for case in CASES])
 def test_a_disturbed_sweep_ends_as_an_undisturbed_one(case, calms, tmp_path):
     if case.mounts and not can_mount():
         pytest.skip("needs root, to mount a disk")

@@ -7,8 +7,8 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-TIMES = int(os.environ.get("FUZZ_TIMES", "1"))
-"""So many times as many inputs: FUZZ_TIMES=20 pytest tests/fuzz -n 2."""
+TIMES = float(os.environ.get("FUZZ_TIMES", "0.1"))
+"""The share of the inputs that is tried: a tenth in `make test`, all in `make test-all`, more with FUZZ_TIMES=20."""
 LONGEST_S = 1.0
 """CPU time of one input; a tenth of a second is usual."""
 SHOWN = 3000
@@ -22,9 +22,14 @@ class Input(NamedTuple):
     content: Any
 
 
+def scaled(count: int) -> int:
+    """`count` times FUZZ_TIMES, but at least one."""
+    return max(1, round(count * TIMES))
+
+
 def inputs(origin: str, count: int, make: Callable[[random.Random], Any]) -> list[Input]:
-    """`count` times FUZZ_TIMES of them; each depends on its origin and its seed alone."""
-    return [Input(origin, seed, make(random.Random(f"{origin}/{seed}"))) for seed in range(count * TIMES)]
+    """`scaled(count)` of them; each depends on its origin and its seed alone."""
+    return [Input(origin, seed, make(random.Random(f"{origin}/{seed}"))) for seed in range(scaled(count))]
 
 
 def wrongs(

@@ -18,7 +18,7 @@ ATTACK = "<script>window.hit=1</script>\"'><img src=x onerror=window.hit=1></pre
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, on Debian: apt-get install chromium"),
 ]
 

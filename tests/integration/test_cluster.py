@@ -26,7 +26,7 @@ from hosts import HEAD, LAPTOP, ONE, SERVERS, TWO, WORKERS, Hosts, missing
 from processes import PATIENCE_S, wait_until
 from simulator import simulate, sweep_file, table
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
+pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(missing()), reason=missing())]
 
 REPOSITORY = Path(__file__).parents[2]
 FILE = "/shared/lab.yaml"
@@ -174,6 +174,7 @@ def cluster(lab: Lab) -> Lab:
     return lab
 
 
+@pytest.mark.long
 def test_a_head_that_does_not_answer_ends_ray_up(lab):
     lab.write_file(head_ip=f"{lab.hosts.network}.99")
     code, output = lab.ray(f"up -y --no-config-cache {FILE}", patience_s=3)
@@ -182,6 +183,7 @@ def test_a_head_that_does_not_answer_ends_ray_up(lab):
     assert nothing_runs(lab.hosts)
 
 
+@pytest.mark.long
 def test_a_key_that_no_host_knows_ends_ray_up(lab):
     lab.write_file()
     lab.hosts.must(
@@ -221,6 +223,7 @@ def faults(run: Run) -> Counter[str]:
     return sum((Counter(trial.status().faults) for trial in run.trials()), Counter())
 
 
+@pytest.mark.long
 def test_a_sweep_outlives_a_host_and_its_driver(cluster, calm):
     hosts, run = cluster.hosts, cluster.run("killed")
     job = cluster.submit("killed")
@@ -240,11 +243,13 @@ def test_a_sweep_outlives_a_host_and_its_driver(cluster, calm):
     assert "2 of 3 nodes have joined" in verdict
 
 
+@pytest.mark.long
 def test_a_host_that_was_off_comes_back_by_itself(cluster):
     cluster.hosts.start(ONE)
     wait_until(lambda: cluster.nodes() == len(SERVERS), "the host to join again")
 
 
+@pytest.mark.long
 def test_a_sweep_outlives_a_cable_that_is_pulled_out(cluster, calm):
     hosts, run = cluster.hosts, cluster.run("cut")
     job = cluster.submit("cut")
@@ -260,6 +265,7 @@ def test_a_sweep_outlives_a_cable_that_is_pulled_out(cluster, calm):
     wait_until(lambda: cluster.nodes() == len(SERVERS), "the host to join again")
 
 
+@pytest.mark.long
 def test_another_version_on_one_host_is_named(cluster):
     """The host's files are its own: nothing of this machine's changes."""
     metadata = distribution("disentune")._path / "METADATA"  # type: ignore[attr-defined]
@@ -270,6 +276,7 @@ def test_another_version_on_one_host_is_named(cluster):
     assert f"two ({cluster.hosts.address(TWO)}): has disentune 9.9.9, but head has" in output
 
 
+@pytest.mark.long
 def test_a_gpu_that_no_host_has_is_not_waited_for(cluster):
     code, output = cluster.drive(f"--storage {STORAGE} --name gpu --set resources.gpu=1")
     assert code == 2, output
@@ -277,6 +284,7 @@ def test_a_gpu_that_no_host_has_is_not_waited_for(cluster):
     assert not [trial for trial in cluster.run("gpu").trials() if trial.status().attempts]
 
 
+@pytest.mark.long
 def test_a_storage_that_cannot_be_written_is_named(cluster):
     for name in SERVERS:
         cluster.hosts.must(name, "mkdir -p /shared/fixed && mount --bind /shared/fixed /shared/fixed")
@@ -288,6 +296,7 @@ def test_a_storage_that_cannot_be_written_is_named(cluster):
     assert "Traceback" not in output
 
 
+@pytest.mark.long
 def test_a_storage_that_is_the_head_s_own_is_refused(cluster):
     code, output = cluster.drive("--storage /root/private")
     assert code == 2, output
@@ -295,6 +304,7 @@ def test_a_storage_that_is_the_head_s_own_is_refused(cluster):
     assert "Traceback" not in output
 
 
+@pytest.mark.long
 def test_a_storage_that_is_full_is_named(cluster):
     cluster.hosts.run(HEAD, "dd if=/dev/zero of=/shared/small/filler bs=1k status=none")
     code, output = cluster.drive("--storage /shared/small")
@@ -304,6 +314,7 @@ def test_a_storage_that_is_full_is_named(cluster):
     assert "Traceback" not in output
 
 
+@pytest.mark.long
 def test_a_storage_that_fills_up_is_waited_for(cluster, calm):
     hosts, run = cluster.hosts, Run(cluster.hosts.shared / "small" / "tiny" / "main")
     log = hosts.folder / "homes" / HEAD / "small.log"
@@ -317,6 +328,7 @@ def test_a_storage_that_fills_up_is_waited_for(cluster, calm):
     assert set(faults(run)) <= {"storage"}
 
 
+@pytest.mark.long
 def test_a_host_that_will_be_taken_away_hands_its_trial_on(cluster, calm):
     hosts, run = cluster.hosts, cluster.run("notice")
     with Metadata(hosts.here) as cloud:
@@ -335,6 +347,7 @@ def test_a_host_that_will_be_taken_away_hands_its_trial_on(cluster, calm):
     assert set(faults(run)) == {"preempted"}
 
 
+@pytest.mark.long
 def test_ray_down_leaves_nothing(cluster):
     code, output = cluster.ray(f"down -y {FILE}")
     assert code == 0, output

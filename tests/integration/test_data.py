@@ -49,7 +49,8 @@ def rows(commands):
     return (commands.folder / "runs" / "own" / "main" / "results.parquet").read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_trials_that_start_at_once_prepare_the_data_and_give_the_rows_of_any_other_run(commands, root):
     """The first run finds it prepared by the command, the second leaves it to its four trials."""
     code, output = commands.run("run", "own.yaml")
@@ -71,7 +72,8 @@ def test_trials_that_start_at_once_prepare_the_data_and_give_the_rows_of_any_oth
     assert rows(commands) == before
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_a_file_that_is_missing_is_met_before_any_trial(commands, root):
     (root / "mine.npz").unlink()
     code, output = commands.run("run", "own.yaml")

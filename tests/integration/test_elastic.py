@@ -19,7 +19,8 @@ PATIENCE_S = 600
 NAMESPACES = ["unshare", "--net", "--pid", "--fork", "--mount", "--mount-proc", "--kill-child"]
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.cluster,
+    pytest.mark.long,
     pytest.mark.skipif(
         os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "ip"))),
         reason="needs root for namespaces, and: apt-get install util-linux iproute2",

@@ -10,7 +10,7 @@ import pytest
 from processes import Commands, family, wait_until
 from simulator import sweep_file
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.ray, pytest.mark.long]
 NAMES = ("WANDB_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 

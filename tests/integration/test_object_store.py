@@ -35,7 +35,7 @@ def written(run):
     return read_bytes(write_parquet(read(run)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("search", "scheduler"), [("optuna", "none"), ("grid", "pbt")])
 def test_a_folder_and_a_store_give_the_same_table_and_the_same_bytes(runs, tmp_path, search, scheduler):
     local, remote = runs
@@ -46,7 +46,7 @@ def test_a_folder_and_a_store_give_the_same_table_and_the_same_bytes(runs, tmp_p
     assert written(remote) == written(local)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("search", "scheduler"), [("grid", "none"), ("optuna", "asha")])
 def test_deaths_of_the_driver_and_stumbles_of_the_store_change_nothing(runs, object_store, tmp_path, search, scheduler):
     local, remote = runs
@@ -109,7 +109,7 @@ def test_a_second_look_reads_only_what_changed(runs, object_store, monkeypatch):
     assert sorted(trial.step for trial in watcher.look().trials) == [1, 1, 1, 1, 77]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_commands_work_on_a_run_by_its_address(runs, disentune, tmp_path):
     local, remote = runs
     path = sweep_file(tmp_path)
@@ -157,7 +157,8 @@ def test_a_storage_that_cannot_be_used_is_refused_before_anything_starts(
     assert object_store.names == []
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_a_sweep_on_ray_is_interrupted_and_resumed_by_its_address_alone(runs, commands, tmp_path):
     local, remote = runs
     path, sets = sweep_file(tmp_path), [part for change in LONGER for part in ("--set", change)]

@@ -10,7 +10,8 @@ SHORT = ["--set", "training.steps=20", "--set", "evaluation.every=10", "--set", 
          "--set", "seeds=2"]  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_the_quickstart_runs_from_plan_to_figure_and_once(commands, tmp_path):
     code, output = commands.run("run", str(QUICKSTART), *SHORT)
     assert code == 0, output
@@ -35,7 +36,8 @@ def test_the_quickstart_runs_from_plan_to_figure_and_once(commands, tmp_path):
     assert (run / "results.parquet").read_bytes() == table
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_a_trial_with_more_resources_than_the_machine_is_refused(commands):
     code, output = commands.run("run", str(QUICKSTART), *SHORT, "--set", "resources.cpu=1000")
     assert code == 2, output
@@ -43,14 +45,16 @@ def test_a_trial_with_more_resources_than_the_machine_is_refused(commands):
     assert not (commands.folder / "runs" / "quickstart" / "main" / "trials").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_an_address_without_a_cluster_is_refused(commands):
     code, output = commands.run("run", str(QUICKSTART), *SHORT, "--address", "127.0.0.1:1")
     assert code == 2, output
     assert "no Ray cluster answers there" in output
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_a_plugin_in_the_current_folder_trains_in_the_workers(commands, tmp_path):
     (tmp_path / "my_vae.py").write_text(
         '"""My VAE: no paper yet."""\n'

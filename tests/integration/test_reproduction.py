@@ -10,7 +10,8 @@ LONG_S = 1800
 """It trains for real: a minute on two quiet cores, many on busy ones."""
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_squares_without_overlap_fail_and_the_overlap_loss_rescues_them(commands):
     """Measured at 1500 steps, mean and deviation of three seeds: overlapping 0.69, 0.10; adversarial 0.03, 0.02;
     rescued 0.40, 0.03; at half of the steps the last is 0.35. The bounds lie far outside the spread of seeds."""
@@ -30,7 +31,8 @@ def test_squares_without_overlap_fail_and_the_overlap_loss_rescues_them(commands
     assert min(arms["overlapping"]) > 0.4
 
 
-@pytest.mark.slow
+@pytest.mark.ray
+@pytest.mark.long
 def test_what_inspect_predicts_for_nothing_is_what_training_finds(commands):
     """The quick start's arms: the two that the loss orders are those above."""
     found = {

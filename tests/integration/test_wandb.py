@@ -12,6 +12,7 @@ from simulator import simulate, sweep_file, table
 from wandb_server import KEY, WandbServer
 
 LONGER = ["training.steps=320", "training.log_every=80", "evaluation.every=80", "checkpoint.every_steps=30"]
+pytestmark = [pytest.mark.ray, pytest.mark.wandb]
 SETS = [part for change in [*LONGER, "wandb.project=demo"] for part in ("--set", change)]
 
 
@@ -39,7 +40,6 @@ def steps_of(run):
     return {record.trial_id: [row["step"] for row in record.rows] for record in read(run).records}
 
 
-@pytest.mark.slow
 def test_a_killed_sweep_that_is_resumed_has_every_row_at_wandb_once(commands, server, tmp_path, calm):
     run, path = Run(tmp_path / "runs" / "tiny" / "main"), sweep_file(tmp_path, "grid", "none")
     total = sum(len(record.rows) for record in read(calm).records)
@@ -59,7 +59,7 @@ def test_a_killed_sweep_that_is_resumed_has_every_row_at_wandb_once(commands, se
     assert table(run) == table(calm)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [500, "stall"])
 def test_an_outage_costs_no_trial_and_no_bit_and_sync_sends_the_rest_once(commands, server, tmp_path, calm, mode):
     run, path = Run(tmp_path / "runs" / "tiny" / "main"), sweep_file(tmp_path, "grid", "none")
@@ -79,7 +79,7 @@ def test_an_outage_costs_no_trial_and_no_bit_and_sync_sends_the_rest_once(comman
     assert [one for one in files if KEY.encode() in one.read_bytes()] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_without_a_key_is_offline_and_says_so(commands, tmp_path):
     path = sweep_file(tmp_path, "grid", "none")
     commands.environment |= {"NETRC": str(tmp_path / "none"), "WANDB_CONFIG_DIR": str(tmp_path)}

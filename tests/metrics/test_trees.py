@@ -501,12 +501,12 @@ def _double(x):
 # ---- published sizes
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ENTANGLED)
 def test_a_pair_of_entangled_factors_has_the_trees_of_scikit_learn(name):
     assert_same_trees(*representation(3000, EIGHTS, *ENTANGLED[name]), [0, 1], 2000)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_factors_of_forty_and_thirty_two_values_have_the_trees_of_scikit_learn():
     assert_same_trees(*representation(3000, DSPRITES, 15), [0, 2, 3], 2000)
