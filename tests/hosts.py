@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from processes import patience_s
+
 NEEDED = ("ip", "unshare", "nsenter", "setpriv", "rsync", "ssh", "ssh-keygen", "sshd")
 REASON = "needs root, and: apt-get install openssh-server rsync iproute2"
 COMMAND_S, START_S = 180.0, 30.0
@@ -85,7 +87,7 @@ def missing() -> str:
 
 
 def _do(*command: object) -> str:
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=START_S)
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=patience_s(START_S))
     assert done.returncode == 0, f"{' '.join(map(str, command))}: {done.stderr}"
     return done.stdout
 
@@ -216,7 +218,7 @@ class Hosts:
     def run(self, name: str, command: str, timeout_s: float = COMMAND_S) -> tuple[int, str]:
         """The exit code and what was printed."""
         process = self.popen(name, command)
-        output, _ = process.communicate(timeout=timeout_s)
+        output, _ = process.communicate(timeout=patience_s(timeout_s))
         self.commands.remove(process)
         return process.returncode, output
 
@@ -235,7 +237,7 @@ class Hosts:
         """The host's power fails."""
         process = self.started.pop(name)
         process.kill()
-        process.communicate(timeout=START_S)
+        process.communicate(timeout=patience_s(START_S))
         with contextlib.suppress(AssertionError):  # gone with the host, unless connections in their last throes keep it
             _do("ip", "link", "delete", self._cable(name))
 
@@ -254,7 +256,7 @@ class Hosts:
         for name in list(self.started):
             self.kill(name)
         for command in self.commands:
-            command.communicate(timeout=START_S)
+            command.communicate(timeout=patience_s(START_S))
         for undo in (("umount", self.shared / "small"), ("ip", "link", "delete", self.bridge)):
             with contextlib.suppress(AssertionError):  # `left` says so
                 _do(*undo)
@@ -262,7 +264,7 @@ class Hosts:
 
     def left(self) -> list[str]:
         """What is still here of the hosts: processes, mounts, network devices, files. Empty after `close`."""
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + patience_s(START_S)
         while (found := self._found()) and time.monotonic() < deadline:
             time.sleep(0.1)  # the kernel ends a namespace a moment after its first process
         return found

@@ -21,7 +21,7 @@ from disentune.errors import ConfigError
 from disentune.ledger import Run
 from disentune.space import read
 from disentune.submission import Job, assert_plugins_sent, assert_storage, follow, packed, submit, url_of
-from processes import PATIENCE_S, rows_on_disk, wait_until
+from processes import patience_s, rows_on_disk, wait_until
 from ray_head import BIN, free_ports, ray_head
 from simulator import simulate, sweep_file, table
 
@@ -455,7 +455,7 @@ def started(head, folder: Path, *arguments: str, **environment: str):
 
 def ended(head, folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     with started(head, folder, *arguments, **environment) as process:
-        output, _ = process.communicate(timeout=PATIENCE_S)
+        output, _ = process.communicate(timeout=patience_s())
         return process.returncode, output
 
 
@@ -472,7 +472,7 @@ def drivers(storage: Path) -> list[psutil.Process]:
 def stop_job(head, id: str) -> None:
     subprocess.run(
         [BIN / "ray", "job", "stop", id, "--address", head.dashboard],
-        env=head.environment, capture_output=True, check=True, timeout=PATIENCE_S,
+        env=head.environment, capture_output=True, check=True, timeout=patience_s(),
     )  # fmt: skip
 
 
@@ -491,7 +491,7 @@ def test_a_driver_that_is_killed_goes_on_and_the_table_is_that_of_the_undisturbe
         driver.send_signal(signal.SIGKILL)
         code, said = ended(head, tmp_path, *asked)
         assert (code, "tiny/main is being run already, by job disentune-tiny-main-1" in said) == (2, True)
-        output, _ = process.communicate(timeout=PATIENCE_S)
+        output, _ = process.communicate(timeout=patience_s())
     assert process.returncode == 0, output
     assert "supervisor: the driver was ended by SIGKILL; it goes on in 1 s" in output
     assert table(Run(storage / "tiny" / "main")) == table(undisturbed)
@@ -507,7 +507,7 @@ def test_a_stopped_job_has_checkpointed_and_can_be_sent_again(head, tmp_path):
     with started(head, tmp_path, *asked) as process:
         wait_until(lambda: rows_on_disk(storage / "tiny" / "stopped"), "the first row")
         stop_job(head, "disentune-tiny-stopped-1")
-        output, _ = process.communicate(timeout=PATIENCE_S)
+        output, _ = process.communicate(timeout=patience_s())
     assert process.returncode == 130, output
     assert "stopped (SIGTERM); every trial is checkpointed" in output
     assert list(storage.glob("tiny/stopped/trials/*/checkpoints/*.ckpt"))

@@ -12,7 +12,7 @@ from disentune import submission, verify
 from disentune.environment import versions
 from disentune.errors import ConfigError
 from disentune.verify import Node, Question, Verdict, answer, notes_of, problems_of
-from processes import PATIENCE_S
+from processes import patience_s
 from ray_head import BIN, free_ports, ray_head, ray_node
 from simulator import sweep_file
 
@@ -307,7 +307,7 @@ def test_where_there_is_no_cluster_that_is_said(disentune, monkeypatch, tmp_path
 def verified(head, folder, *arguments: str, **environment: str) -> tuple[int, str]:
     done = subprocess.run(
         [BIN / "disentune", "cluster", "verify", *arguments], cwd=folder, env=head.environment | environment,
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_S,
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=patience_s(),
     )  # fmt: skip
     return done.returncode, done.stdout
 

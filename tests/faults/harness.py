@@ -25,7 +25,7 @@ import psutil
 from disentune.ledger import Run
 from disentune.results import read, write_parquet
 from disentune.storage import read_bytes, read_if_there
-from processes import PATIENCE_S, Commands, commands_in, family, rows_on_disk, wait_until
+from processes import Commands, commands_in, family, patience_s, rows_on_disk, wait_until
 from simulator import Death, simulate, sweep_file, table
 
 HERE = Path(__file__).parent
@@ -144,7 +144,7 @@ class Driver:
 
     def end(self) -> int:
         """Its exit code, once it has ended by itself."""
-        return self.process.wait(timeout=PATIENCE_S)
+        return self.process.wait(timeout=patience_s())
 
     def processes(self, title: str) -> list[psutil.Process]:
         """Of its own, by what they are called now: Ray names a worker after the method that it runs."""
@@ -252,7 +252,7 @@ class Scene:
         """Resumes to the end. Seconds until there was a new row; None where none was missing."""
         before, began = rows_on_disk(self.run.path), time.monotonic()
         driver, seconds = self.resume(), None
-        while not driver.ended and time.monotonic() < began + PATIENCE_S:
+        while not driver.ended and time.monotonic() < began + patience_s():
             if seconds is None and rows_on_disk(self.run.path) > before:
                 seconds = time.monotonic() - began
             time.sleep(0.02)

@@ -23,7 +23,7 @@ import yaml
 from disentune.ledger import Run, Status
 from disentune.results import read, write_parquet
 from hosts import HEAD, LAPTOP, ONE, SERVERS, TWO, WORKERS, Hosts, missing
-from processes import PATIENCE_S, wait_until
+from processes import patience_s, wait_until
 from simulator import simulate, sweep_file, table
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(missing()), reason=missing())]
@@ -233,12 +233,12 @@ def test_a_sweep_outlives_a_host_and_its_driver(cluster, calm):
     assert run.trial(lost).status().step >= before.step
     hosts.must(HEAD, "pkill -KILL -f '[d]isentune.cli run'")
     asked = hosts.popen(HEAD, "disentune cluster verify --nodes 3")
-    output, _ = job.communicate(timeout=PATIENCE_S)
+    output, _ = job.communicate(timeout=patience_s())
     assert job.returncode == 0, output
     assert "supervisor: the driver" in output
     assert_same_table(cluster, run, calm)
     assert set(faults(run)) <= {"node"}
-    verdict, _ = asked.communicate(timeout=PATIENCE_S)
+    verdict, _ = asked.communicate(timeout=patience_s())
     assert asked.returncode == 2, verdict
     assert "2 of 3 nodes have joined" in verdict
 
@@ -258,7 +258,7 @@ def test_a_sweep_outlives_a_cable_that_is_pulled_out(cluster, calm):
     cluster.wait(lambda: run.trial(lost).status().node == ONE, "the trial to go on elsewhere", job)
     assert run.trial(lost).status().step >= before.step
     hosts.mend(TWO)
-    output, _ = job.communicate(timeout=PATIENCE_S)
+    output, _ = job.communicate(timeout=patience_s())
     assert job.returncode == 0, output
     assert_same_table(cluster, run, calm)
     assert set(faults(run)) <= {"node"}
@@ -322,7 +322,7 @@ def test_a_storage_that_fills_up_is_waited_for(cluster, calm):
     job = hosts.popen(HEAD, f"disentune run /shared/tiny.yaml {options} > ~/small.log 2>&1")
     cluster.wait(lambda: log.exists() and "No space left on device" in log.read_text(), "a full disk", job)
     hosts.make_room()
-    job.communicate(timeout=PATIENCE_S)
+    job.communicate(timeout=patience_s())
     assert job.returncode == 0, log.read_text()
     assert table(run) == table(calm)
     assert set(faults(run)) <= {"storage"}
@@ -336,7 +336,7 @@ def test_a_host_that_will_be_taken_away_hands_its_trial_on(cluster, calm):
         job = cluster.submit("notice")
         cluster.trial_on(run, ONE, job)
         cloud.taken.set()
-        output, _ = job.communicate(timeout=PATIENCE_S)
+        output, _ = job.communicate(timeout=patience_s())
     assert job.returncode == 0, output
     left = re.findall(r"(\w+) left a node that is being taken away at step (\d+) .*: at step (\d+)", output)
     assert left, output

@@ -6,6 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from processes import patience_s
+
 SWEEP = """
 trial:
   dataset:
@@ -64,7 +66,7 @@ def test_trials_that_start_at_once_prepare_the_data_and_give_the_rows_of_any_oth
         path.unlink()
     folder.rmdir()
     done = subprocess.run([sys.executable, "-c", LAUNCH], cwd=commands.folder, env=commands.environment,
-                          capture_output=True, text=True, timeout=240)  # fmt: skip
+                          capture_output=True, text=True, timeout=patience_s())  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert (folder / "images.npy").read_bytes() == contents
     assert sorted(path.name for path in root.iterdir() if not path.name.startswith(".")) == [folder.name, "mine.npz"]

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from disentune.ledger import Run
+from processes import patience_s
 from simulator import simulate, sweep_file, table
 
 SETS = ["training.steps=320", "training.log_every=80", "evaluation.every=80"]
-PATIENCE_S = 600
 NAMESPACES = ["unshare", "--net", "--pid", "--fork", "--mount", "--mount-proc", "--kill-child"]
 
 pytestmark = [
@@ -37,7 +37,7 @@ def elastic(tmp_path):
     def run(sweep, *sets):
         done = subprocess.run(
             [*NAMESPACES, sys.executable, script, str(tmp_path), str(sweep), *sets],
-            capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, "RAY_TMPDIR": str(folder)},
+            capture_output=True, text=True, timeout=patience_s(600), env={**os.environ, "RAY_TMPDIR": str(folder)},
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout.splitlines()[-1])

@@ -12,7 +12,7 @@ from disentune.ledger import Run
 from disentune.results import read, write_parquet
 from disentune.storage import place, read_bytes
 from disentune.watch import Watcher
-from processes import PATIENCE_S, wait_until
+from processes import patience_s, wait_until
 from simulator import disturbed, simulate, sweep_file, table
 
 LONGER = ["seeds=1", "training.steps=960", "training.log_every=80", "evaluation.every=80", "checkpoint.every_steps=80"]
@@ -170,7 +170,7 @@ def test_a_sweep_on_ray_is_interrupted_and_resumed_by_its_address_alone(runs, co
     ):
         remote.locked().__enter__()
     driver.send_signal(signal.SIGINT)
-    output, _ = driver.communicate(timeout=PATIENCE_S)
+    output, _ = driver.communicate(timeout=patience_s())
     assert driver.returncode == 130, output
     assert "disentune resume s3://bucket/runs/tiny/main" in output
     code, output = commands.run("resume", str(remote.path))
