@@ -49,9 +49,11 @@ SCHEDULERS = {
 
 
 def sweep_file(folder: Path, search="grid", scheduler="none", extra="") -> Path:
+    """Without pictures, which take longer than the training, unless `extra` asks for them."""
     domain, search_line = SEARCHES[search]
+    pictures = "" if "pictures:" in extra else "pictures: never"
     path = folder / "tiny.yaml"
-    path.write_text("\n".join([TINY.replace("BETA", domain), search_line, SCHEDULERS[scheduler], extra]))
+    path.write_text("\n".join([TINY.replace("BETA", domain), search_line, SCHEDULERS[scheduler], pictures, extra]))
     return path
 
 
