@@ -1,5 +1,6 @@
 """Small ledgers for tests: real folders, made-up rows."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -75,6 +76,12 @@ class RunMaker:
         for row in rows:
             folder.append_row({"step": row["step"], "metrics": {k: v for k, v in row.items() if k != "step"}})
         return config.id
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test cuts the power: what is written is there for the next reader, synced or not."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 @pytest.fixture(autouse=True)
