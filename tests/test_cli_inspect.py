@@ -27,9 +27,10 @@ def test_the_json_of_a_data_set_has_every_factor_and_random_pairs(disentune):
     assert list(found["factors"]) == ["x_R", "y_R", "x_G", "y_G", "x_B", "y_B"]
     expected = look(opened(world_asked("xysquares", "mse", ["image_size=12", "square_size=3"]).config), count=4)
     along = expected.factors["y_G"].agreement
-    assert found["factors"]["y_G"] == {**along.numbers(), "order": 0.0, "values": 4}
+    assert found["factors"]["y_G"] == {**along.numbers(), "order": 0.0, "line_order": 0.0, "values": 4}
     assert found["random"] == expected.anywhere.numbers()
-    assert (found["prediction"]["word"], found["recon"]["name"]) == ("fails", "mse")
+    assert (found["order"], found["line_order"]) == (0.0, 0.0)
+    assert (found["grade"]["word"], found["recon"]["name"]) == ("low", "mse")
 
 
 def test_json_draws_nothing_unless_a_folder_is_named(disentune, tmp_path):
@@ -40,14 +41,43 @@ def test_json_draws_nothing_unless_a_folder_is_named(disentune, tmp_path):
     assert names == {f"{name}.{end}" for name in ("distances", "distributions", "traversals") for end in ("png", "svg")}
 
 
-def test_a_person_sees_the_verdict_the_reason_and_where_the_figures_are(disentune, tmp_path):
+def test_a_person_sees_the_grade_the_reason_and_where_the_figures_are(disentune, tmp_path):
     code, said, _ = disentune("inspect", "--dataset", "xysquares", *SMALL)
     assert code == 0
-    assert "xysquares, mse: predicted to fail" in said
-    assert "x_R, y_R, x_G, y_G, x_B, y_B: every two values are equally far" in said
+    assert "xysquares, mse: low order (0.00)" in said
+    assert "x_R, y_R, x_G, y_G, x_B, y_B: all pairs of values are equally far apart under this loss" in said
     assert "random pairs" in said
     assert "figure: inspect/xysquares-mse/distances.png" in said
     assert (tmp_path / "inspect/xysquares-mse/distances.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_lines_of_different_scale_have_a_low_order_but_a_line_order_of_one(disentune):
+    sets = [f"--set={key}" for key in ("image_size=32", "square_size=15", "scales=1", "spacing=1", "grid_size=8")]
+    _, said, _ = disentune("inspect", "--dataset", "xy_object", "--recon", "mse", *sets, "--json")
+    found = json.loads(said)
+    assert found["order"] < 0.25
+    assert [found["factors"][name]["line_order"] for name in "xy"] == pytest.approx([1.0, 1.0])
+    _, said, _ = disentune("inspect", "--dataset", "xy_object", "--recon", "mse", *sets)
+    assert "x, y: lines taken one by one have a higher order on average (see line order)" in said
+
+
+@pytest.mark.parametrize("command", ["plan", "inspect"])
+def test_the_order_is_called_a_ranking_and_promises_no_outcome(disentune, tmp_path, command):
+    code, said, _ = disentune(command, sweep_file(tmp_path))
+    words = " ".join(said.split())
+    assert code == 0
+    assert "order is a ranking, not a verdict" in words
+    assert "0.60 on 25 worlds not used to define it (95 % interval 0.25 to 0.85; an independent review)" in words
+    assert not [claim for claim in ("predict", "fail", "cannot", "told apart") if claim in words]
+
+
+def test_the_help_states_what_order_is(disentune):
+    _, said, _ = disentune("inspect", "--help")
+    words = " ".join(said.replace("│", " ").split())
+    assert "over the pairs of all lines pooled" in words
+    assert "lines of different scale give less" in words
+    assert "not a verdict" in words
+    assert "predicted" not in words
 
 
 def test_a_sweep_is_looked_at_world_by_world_with_its_arms(disentune, tmp_path):
@@ -74,8 +104,9 @@ def test_ranked_worlds_come_with_the_best_order_first(disentune, tmp_path):
 
 def test_the_plan_has_a_column_of_it(disentune, tmp_path):
     _, said, _ = disentune("plan", sweep_file(tmp_path))
-    assert "perceived distances (disentune inspect)" in said
-    assert "fail to order them" in said
+    assert "order (disentune inspect)" in said
+    rows = [line.split() for line in said.splitlines()]
+    assert {row[0]: row[2] for row in rows if row and row[0] in ("near", "far")} == {"near": "high", "far": "low"}
 
 
 def test_exact_takes_every_line(disentune):

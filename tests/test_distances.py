@@ -10,7 +10,18 @@ from scipy import stats
 
 from disentune import distances, inspection
 from disentune.data.factors import FactorGrid
-from disentune.distances import Along, Look, agreement, learnt, levels, look, opened, perceived, steps_apart
+from disentune.distances import (
+    Along,
+    Look,
+    agreement,
+    along_lines,
+    learnt,
+    levels,
+    look,
+    opened,
+    perceived,
+    steps_apart,
+)
 from disentune.evaluation import Trained
 from disentune.models import MODELS
 from disentune.randomness import stream
@@ -247,8 +258,21 @@ def test_the_seed_decides_which_lines_are_seen():
 
 def along_of(profile: list[float], ordered: bool = True, own: float = 0.0) -> Along:
     """A factor whose distances depend on the steps alone."""
-    matrix = np.array([own, *profile])[steps_apart(np.arange(len(profile) + 1)).astype(int)]
-    return Along("f", matrix, agreement(steps_apart(np.arange(len(matrix))), matrix[None]), ordered)
+    return along_lines("f", line_of(profile, own)[None], ordered)
+
+
+def line_of(profile: list[float], own: float = 0.0) -> np.ndarray:
+    return np.array([own, *profile])[steps_apart(np.arange(len(profile) + 1)).astype(int)]
+
+
+def naive_order(lines: np.ndarray) -> float:
+    """By scipy, of all pairs of these lines as one sample, each image with itself among them."""
+    pairs = [(abs(i - j), line[i, j]) for line in lines for i in range(len(line)) for j in range(len(line))]
+    steps, found = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
+    if np.ptp([distance for step, distance in pairs if step]) < 1e-12:
+        return 0.0
+    floor, correlation = (stats.pearsonr(steps, other).statistic for other in (steps > 0, found))
+    return (correlation - floor) / (1 - floor)
 
 
 @pytest.mark.parametrize(("profile", "order"), [([1, 2, 3, 4], 1), ([5, 5, 5], 0)])
@@ -262,6 +286,37 @@ def test_order_is_below_zero_when_another_order_is_seen():
     floor, pearson = (np.corrcoef(steps, other)[0, 1] for other in (steps > 0, found))
     assert along_of([3, 2, 1]).order == pytest.approx((pearson - floor) / (1 - floor))
     assert pearson < floor
+
+
+def test_order_pools_all_lines_and_line_order_is_the_mean_over_single_lines():
+    rng = np.random.default_rng(3)
+    found = rng.random((6, 5, 5)) * rng.random((6, 1, 1))
+    found = (found + found.transpose(0, 2, 1)) * (1 - np.eye(5))
+    along = along_lines("f", found, True)
+    assert along.order == pytest.approx(naive_order(found))
+    assert along.line_order == pytest.approx(np.mean([naive_order(line[None]) for line in found]))
+    assert abs(along.order - along.line_order) > 0.05
+
+
+def test_lines_that_are_each_in_proportion_lose_order_when_their_scales_differ():
+    """A square of 24 colours: each line is in proportion, but a dark square moves a short way and a bright one far."""
+    seen = world("image_size=32", "square_size=15", "scales=1", "spacing=1", "grid_size=8", dataset="xy_object")
+    drawn = distances.lines(seen.grid, seen.grid.names.index("x"), 64, stream(0, "distances/x"))
+    found, along = perceived(seen, drawn), look(seen).factors["x"]
+    assert [naive_order(line[None]) for line in found] == pytest.approx([1.0] * 64)
+    assert along.line_order == pytest.approx(1.0)
+    assert along.order == pytest.approx(naive_order(found))
+    assert along.order < 0.25
+
+
+def test_a_line_on_which_all_pairs_are_equally_far_counts_as_zero():
+    rising, flat, blank = line_of([1, 2, 3]), line_of([2, 2, 2]), np.zeros((4, 4))
+    assert along_lines("f", np.stack([rising, flat, blank, rising]), True).line_order == pytest.approx(0.5)
+
+
+def test_the_nearest_and_the_farthest_pair_are_those_of_single_lines():
+    along = along_lines("f", np.stack([line_of([11, 12, 13], own=10), line_of([4, 5, 4])]), True)
+    assert (along.nearest, along.farthest) == (1.0, 5.0)
 
 
 @pytest.mark.parametrize("spacing", SPACINGS)
@@ -280,13 +335,15 @@ def test_what_a_loss_charges_for_the_very_image_is_no_distance():
 
 @pytest.mark.parametrize("along", [along_of([1.0]), along_of([1, 2, 3], ordered=False), along_of([0.0, 0.0])])
 def test_values_without_an_order_have_none(along):
-    assert along.order is None
-    assert Look({"f": along}, along.agreement).order is None
+    assert (along.order, along.line_order) == (None, None)
+    world = Look({"f": along}, along.agreement)
+    assert (world.order, world.line_order) == (None, None)
 
 
 def test_another_order_counts_as_none_in_the_mean():
     good, contrary = along_of([1, 2, 3]), along_of([3, 2, 1])
-    assert Look({"a": good, "b": contrary}, good.agreement).order == pytest.approx(0.5)
+    both = Look({"a": good, "b": contrary}, good.agreement)
+    assert (both.order, both.line_order) == (pytest.approx(0.5), pytest.approx(0.5))
 
 
 # ---- a trained model

@@ -1,12 +1,12 @@
-"""From a sweep to its worlds, and from distances to what theory predicts."""
+"""From a sweep to its worlds, and from distances to what is said of them."""
 
 import numpy as np
 import pytest
 
 from disentune import inspection, space
-from disentune.distances import Along, Look, agreement, look, opened, steps_apart
+from disentune.distances import Along, Look, along_lines, look, opened, steps_apart
 from disentune.errors import ConfigError
-from disentune.inspection import arm_predictions, prediction, reason, word_for, world_asked, worlds_of
+from disentune.inspection import arm_orders, grade, reason, sentence, word_for, world_asked, worlds_of
 
 SWEEP = """
 trial:
@@ -28,9 +28,10 @@ def sweep(tmp_path, arms: str, rest: str = ""):
     return space.read(path)
 
 
-def along(*profile: float) -> Along:
+def along(*profile: float, scales: tuple[float, ...] = (1.0,)) -> Along:
+    """A factor whose distances depend on the steps alone, along lines of these scales."""
     matrix = np.array([0.0, *profile])[steps_apart(np.arange(len(profile) + 1)).astype(int)]
-    return Along("f", matrix, agreement(steps_apart(np.arange(len(matrix))), matrix[None]), True)
+    return along_lines("f", np.multiply.outer(scales, matrix), True)
 
 
 # ---- worlds
@@ -97,52 +98,87 @@ def test_data_that_is_not_prepared_comes_with_the_command(monkeypatch, tmp_path)
     assert inspection.missing_data(seen, None) == {"dsprites": "disentune data prepare dsprites"}
 
 
-# ---- predictions
+# ---- the order in words
 
 
 @pytest.mark.parametrize(
     ("spacing", "word"),
-    [(1, "orders"), (2, "orders"), (3, "orders"), (4, "partly"), (6, "partly"), (7, "fails"), (8, "fails")],
+    [(1, "high"), (2, "high"), (3, "high"), (4, "middle"), (6, "middle"), (7, "low"), (8, "low")],
 )
-def test_the_verdict_follows_figure_9(spacing, word):
+def test_the_grade_falls_with_the_spacing(spacing, word):
     seen = world_asked("xysquares", "mse", [f"spacing={spacing}", "grid_size=8"])
-    assert prediction(look(opened(seen.config), count=1)).word == word
+    assert grade(look(opened(seen.config), count=1)).word == word
 
 
-def test_the_overlap_loss_is_predicted_to_rescue_the_adversarial_squares():
+def test_the_overlap_loss_gives_the_adversarial_squares_a_high_order():
     seen = world_asked("xysquares", "overlap", ["spacing=8"])
-    assert prediction(look(opened(seen.config), count=8)).word == "orders"
+    assert grade(look(opened(seen.config), count=8)).word == "high"
 
 
-def test_the_verdict_on_the_adversarial_squares_says_why():
+def test_the_grade_of_the_adversarial_squares_comes_with_a_fact_of_their_distances():
     seen = world_asked("xysquares", "mse", ["spacing=8"])
-    found = prediction(look(opened(seen.config), count=1))
+    found = grade(look(opened(seen.config), count=1))
     assert found.reasons == [
-        "x_R, y_R, x_G, y_G, x_B, y_B: every two values are equally far, so the loss cannot tell near from far"
+        "x_R, y_R, x_G, y_G, x_B, y_B: all pairs of values are equally far apart under this loss (to within 2%)"
     ]
 
 
 @pytest.mark.parametrize(
     ("profile", "text"),
     [
-        ([5, 5, 5, 5], "every two values are equally far"),
-        ([4, 5, 5, 5, 5], "distances stop growing after 2 of 5 steps"),
-        ([9, 9.5, 9, 8], "values far apart look more alike than neighbours"),
-        ([6, 7, 8, 9], "neighbours are 86% as far apart as values in general"),
+        ([5, 5, 5, 5], "all pairs of values are equally far apart under this loss (to within 2%)"),
+        ([4, 5, 5, 5, 5], "the mean distance stays within 2% of its maximum from 2 of 5 steps on"),
+        ([9, 9.5, 9, 8], "the first and the last value are nearer to each other, on average, than neighbours are"),
+        ([6, 7, 8, 9], "neighbours are on average 86% as far apart as two values in general"),
     ],
 )
 def test_reasons_tell_the_shape_of_the_distances(profile, text):
-    assert reason(along(*profile)).startswith(text)
+    assert reason(along(*profile)) == text
 
 
-@pytest.mark.parametrize(("order", "word"), [(None, "unknown"), (-1.0, "fails"), (0.25, "partly"), (0.6, "orders")])
+def test_pairs_are_called_equally_far_only_when_they_are_on_all_lines_together():
+    assert (
+        reason(along(5, 5, 5, scales=(1, 2))) == "the mean distance is the same at every number of steps (to within 2%)"
+    )
+
+
+def test_mean_distances_that_hide_unequal_pairs_are_not_called_equal_pairs():
+    """Neighbours 1 and 3 apart, values two steps apart 2 apart: the mean is 2 at one step and at two."""
+    matrix = np.array([[0.0, 1, 2], [1, 0, 3], [2, 3, 0]])
+    assert reason(along_lines("f", matrix[None], True)).startswith("the mean distance is the same")
+
+
+def test_lines_that_are_each_ordered_are_not_blamed_on_their_shape():
+    seen = along(1, 2, 3, scales=(0.05, 0.1, 1, 3))
+    assert (seen.order < inspection.LOW, seen.line_order) == (True, pytest.approx(1.0))
+    assert reason(seen).startswith("lines taken one by one have a higher order on average")
+
+
+def test_a_little_difference_between_lines_does_not_hide_the_shape():
+    seen = along(6, 7, 8, 9, scales=(1, 1.01))
+    assert seen.line_order > seen.order
+    assert reason(seen).startswith("neighbours are on average 86%")
+
+
+@pytest.mark.parametrize(
+    ("order", "word"), [(None, "unknown"), (-1.0, "low"), (0.249, "low"), (0.25, "middle"), (0.6, "high")]
+)
 def test_words_begin_at_their_bounds(order, word):
     assert word_for(order) == word
 
 
+def test_the_sentence_has_the_word_and_the_number():
+    assert (sentence(0.0), sentence(0.42), sentence(0.97)) == (
+        "low order (0.00)",
+        "middle order (0.42)",
+        "high order (0.97)",
+    )
+    assert sentence(None).startswith("no order: ")
+
+
 def test_a_factor_that_falls_short_is_named_beside_one_that_does_not():
-    found = prediction(Look({"good": along(1, 2, 3), "flat": along(1, 1, 1)}, along(1, 2).agreement))
-    assert (found.word, len(found.reasons)) == ("partly", 1)
+    found = grade(Look({"good": along(1, 2, 3), "flat": along(1, 1, 1)}, along(1, 2).agreement))
+    assert (found.word, len(found.reasons)) == ("middle", 1)
     assert found.reasons[0].startswith("flat: ")
 
 
@@ -151,10 +187,10 @@ def test_a_factor_that_falls_short_is_named_beside_one_that_does_not():
 
 def test_a_plan_has_a_word_for_each_arm(tmp_path):
     arms = "{near: {dataset.spacing: 1}, far: {dataset.spacing: 3}, both: {dataset.spacing: {grid: [1, 3]}}}"
-    assert arm_predictions(sweep(tmp_path, arms)) == {
-        "near": "order the factors",
-        "far": "fail to order them",
-        "both": "1 order the factors, 1 fail to order them",
+    assert arm_orders(sweep(tmp_path, arms)) == {
+        "near": "high",
+        "far": "low",
+        "both": "1 high, 1 low",
     }
 
 
@@ -165,6 +201,6 @@ def test_a_plan_does_not_look_at_what_is_not_prepared_or_too_much(monkeypatch, t
         "{name: xysquares, image_size: 12, square_size: 3}", "{name: dsprites}"
     )
     path.write_text(text)
-    assert arm_predictions(space.read(path)) == {"a": "data not prepared"}
+    assert arm_orders(space.read(path)) == {"a": "data not prepared"}
     many = sweep(tmp_path, "{a: {dataset.noise: {grid: [" + ", ".join(str(n / 100) for n in range(20)) + "]}}}")
-    assert arm_predictions(many) == {"a": "of 20 data sets and losses: see there"}
+    assert arm_orders(many) == {"a": "20 data sets and losses: see disentune inspect"}

@@ -244,7 +244,7 @@ def plan(
     """
     from disentune import space
     from disentune.data.store import command_of
-    from disentune.inspection import arm_predictions
+    from disentune.inspection import EVIDENCE, arm_orders
     from disentune.plan import cost, unprepared
 
     try:
@@ -265,7 +265,8 @@ def plan(
         print_json(planned.as_json() | timing)
         return
     assert estimate is not None
-    _show_plan(planned, estimate, run, read, arm_predictions(read))
+    _show_plan(planned, estimate, run, read, arm_orders(read))
+    out.print(EVIDENCE, markup=False)
     for source in missing:
         text = f"{source.key} is not prepared; a run does it first. Or do it now: {command_of(source)}"
         out.print(f"note: {text}", markup=False)
@@ -281,7 +282,7 @@ MOST_SLOTS = 1_000_000
 """Of one machine, however little a trial claims to take."""
 
 
-def _show_plan(planned: Any, estimate: Any, run: Any, sweep: Any, predictions: dict[str, str] | None = None) -> None:
+def _show_plan(planned: Any, estimate: Any, run: Any, sweep: Any, orders: dict[str, str] | None = None) -> None:
     from disentune.display import show_plan
 
     resources = sweep.settings.resources
@@ -292,7 +293,7 @@ def _show_plan(planned: Any, estimate: Any, run: Any, sweep: Any, predictions: d
         estimate,
         shown(run.path),
         min(slots, resources.concurrent or slots) if slots else None,
-        predictions,
+        orders,
     )
 
 

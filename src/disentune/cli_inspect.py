@@ -32,22 +32,29 @@ def inspect(
     ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Along every line there is, instead of random ones.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Which lines and random images are looked at.")] = 0,
-    rank: Annotated[bool, typer.Option("--rank", help="The best order first.")] = False,
+    rank: Annotated[bool, typer.Option("--rank", help="Highest order first.")] = False,
     factors: Annotated[bool, typer.Option("--factors", help="List every factor, also of many worlds.")] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder of the figures; default: inspect/NAME.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The look before you spend: does the loss order what a VAE shall tell apart?
+    """The look before you spend: how well does the loss order the factors?
 
     For each data set and reconstruction loss of a sweep, without training: how far apart
-    the loss sees images that differ in one factor, how well that agrees with the factor's
-    values, and which arms are predicted to fail, and why (Michlo et al. 2023).
+    the loss sees images that differ in one factor, and how well that agrees with the
+    factor's values (Michlo et al. 2023). The order ranks worlds before you spend on them; it
+    is not a verdict. On 25 worlds not used to define it, its rank correlation (Spearman) with
+    the MIG of trained models was 0.60 (95 % interval 0.25 to 0.85; an independent review).
 
     \b
-    order      how well the loss orders a factor's values: 1 when distances are in proportion
-               to the steps between them, 0 when it only tells equal from different
+    order      (r - r0) / (1 - r0). r: Pearson's correlation of perceived distances with the
+               steps between values, over the pairs of all lines pooled, an image with itself
+               too; r0: the r of distances that are all equal. 1 only when distances are in
+               the same proportion to the steps on every line: lines of different scale give
+               less. Of a world: the mean over factors, below 0 counts as 0
+    line order the same number of each line taken alone, averaged over lines
+    grade      of order: high from 0.6, low below 0.25, else middle
     pearson, spearman   of perceived with ground-truth distances, as published: an image
                with itself counts
     distance   mean and deviation over pairs of two images, a mean over pixels
@@ -180,18 +187,18 @@ def _print_json(what: str | None, name: str, worlds: list[Any], looks: list[Any]
 
 def _show(worlds: list[Any], looks: list[Any], detailed: bool) -> None:
     from disentune.display import frame_table
-    from disentune.inspection import prediction
+    from disentune.inspection import EVIDENCE, grade, sentence
 
     if len(worlds) > 1:
         out.print(frame_table(_summary(worlds, looks)))
     for seen, look in zip(worlds, looks, strict=True):
-        predicted = prediction(look)
         arms = f"{', '.join(seen.arms)}: " if seen.arms else ""
-        out.print(f"\n[bold]{escape(arms + seen.title)}[/]: {predicted.sentence}")
+        out.print(f"\n[bold]{escape(arms + seen.title)}[/]: {sentence(look.order)}")
         if detailed:
             out.print(frame_table(_details(look)))
-        for reason in predicted.reasons:
+        for reason in grade(look).reasons:
             out.print(f"  {reason}", markup=False)
+    out.print(f"\n{EVIDENCE}", markup=False)
 
 
 def _summary(worlds: list[Any], looks: list[Any]) -> Any:
@@ -208,12 +215,12 @@ def _summary(worlds: list[Any], looks: list[Any]) -> Any:
             {
                 "arms": ", ".join(seen.arms),
                 "data set and loss": seen.title,
-                "order": look.order,
+                **_orders(look),
                 "pearson": np.mean([one.pearson for one in along]),
                 "spearman": np.mean([one.spearman for one in along]),
                 "random pearson": look.anywhere.pearson,
                 "random spearman": look.anywhere.spearman,
-                "predicted": word_for(look.order),
+                "grade": word_for(look.order),
             }
         )
     return pd.DataFrame(rows)
@@ -224,12 +231,17 @@ def _details(look: Any) -> Any:
     import pandas as pd
 
     rows = [
-        {"factor": name, "values": str(len(along.matrix)), "order": along.order, **along.agreement.numbers()}
+        {"factor": name, "values": str(len(along.matrix)), **_orders(along), **along.agreement.numbers()}
         for name, along in look.factors.items()
     ]
     rows.sort(key=lambda row: -row["mean_distance"])
-    rows.append({"factor": "random pairs", "values": "", "order": None, **look.anywhere.numbers()})
+    rows.append({"factor": "random pairs", "values": "", **look.anywhere.numbers()})
     return pd.DataFrame(rows)
+
+
+def _orders(seen: Any) -> dict[str, float | None]:
+    """Of a factor or a world."""
+    return {"order": seen.order, "line order": seen.line_order}
 
 
 # ---- a trained trial

@@ -49,17 +49,17 @@ def show_plan(
     cost: Cost,
     where: str,
     slots: int | None,
-    predictions: Mapping[str, str] | None = None,
+    orders: Mapping[str, str] | None = None,
 ) -> None:
-    """`predictions`: of each arm, what perceived distances say before anything is trained."""
+    """`orders`: how well the loss of each arm orders the factors, before anything is trained."""
     console.print(f"[bold]{escape(plan.sweep)}[/]: {plan.trials} trials in {escape(where)}")
     table = Table(box=None, pad_edge=False)
     table.add_column("arm")
     table.add_column("trials", justify="right")
-    if predictions:
-        table.add_column("perceived distances (disentune inspect)")
+    if orders:
+        table.add_column("order (disentune inspect)")
     for arm, trials in plan.arms.items():
-        table.add_row(escape(arm), str(trials), *([escape(predictions[arm])] if predictions else []))
+        table.add_row(escape(arm), str(trials), *([escape(orders[arm])] if orders else []))
     console.print(table)
     steps = sorted(plan.continuing.values())
     resumed = f" (from step {steps[0]} to {steps[-1]})" if steps else ""

@@ -210,8 +210,7 @@ class Agreement:
 def agreement(truth: np.ndarray, found: np.ndarray) -> Agreement:
     """Of matrices (l, v, v) with those of the truth, of the same shape or one for all."""
     truth = np.broadcast_to(truth, found.shape)
-    first, second = np.triu_indices(found.shape[-1], k=1)
-    two = found[:, first, second].ravel()
+    two = _of_two(found).ravel()
     spread = 0.0 if _all_equal(two) else float(two.std())
     return Agreement(pearson(truth, found), spearman(truth, found), float(two.mean()), spread, two)
 
@@ -236,12 +235,16 @@ class Along:
     agreement: Agreement
     ordered: bool
     """Whether its values have an order that could be seen."""
+    line_orders: np.ndarray
+    """(l,), the order of each line taken alone; empty where there is no order."""
+    nearest: float
+    farthest: float
+    """The smallest and the largest excess of two values on any line."""
 
     @property
     def excess(self) -> np.ndarray:
         """The matrix less what a loss charges for showing the very image, which some do."""
-        own = np.diag(self.matrix)
-        return self.matrix - (own[:, None] + own) / 2
+        return _excess(self.matrix)
 
     @property
     def profile(self) -> np.ndarray:
@@ -249,19 +252,65 @@ class Along:
         return np.array([np.diag(self.excess, step).mean() for step in range(1, len(self.matrix))])
 
     @property
+    def has_order(self) -> bool:
+        return _can_have_order(self.ordered, self.matrix)
+
+    @property
     def order(self) -> float | None:
-        """How well the loss puts the values in order: 1 when distances are in proportion to the steps between values, 0
-        when it only tells equal from different, below 0 when another order is seen. It is Pearson's correlation, on a
-        scale that begins where every two values are equally far. None for values without an order, or fewer than three.
+        """(r - r0) / (1 - r0), where r is Pearson's correlation of perceived distances with steps between values, over
+        the pairs of all lines pooled, an image with itself among them, and r0 is the r of equal distances.
+
+        It is 1 only when distances are the same linear function of the steps on every line, 0 when all pairs are
+        equally far apart, and it can be below 0. Lines that are each in exact proportion give less than 1 when their
+        scales differ: `line_order` does not. None for values without an order, fewer than three, or all alike.
         """
-        values = len(self.matrix)
-        if not self.ordered or values < 3 or _all_equal(self.matrix):
+        if not self.has_order:
             return None
-        if _all_equal(self.agreement.sample):
-            return 0.0
-        steps = steps_apart(np.arange(values))
-        floor = pearson(steps, steps > 0)
-        return (self.agreement.pearson - floor) / (1 - floor)
+        return _rescaled(self.agreement.pearson, self.agreement.sample, len(self.matrix))
+
+    @property
+    def line_order(self) -> float | None:
+        """The same number of each line taken alone, then the mean over lines; a line of equal distances counts as 0."""
+        return float(self.line_orders.mean()) if self.has_order else None
+
+
+def along_lines(name: str, found: np.ndarray, ordered: bool) -> Along:
+    """Of the matrices of a factor's lines, (l, v, v)."""
+    steps, matrix = steps_apart(np.arange(found.shape[-1])), found.mean(axis=0)
+    orders = [_line_order(steps, line) for line in found] if _can_have_order(ordered, matrix) else []
+    pairs = _of_two(_excess(found))
+    return Along(
+        name, matrix, agreement(steps, found), ordered, np.array(orders), float(pairs.min()), float(pairs.max())
+    )
+
+
+def _can_have_order(ordered: bool, matrix: np.ndarray) -> bool:
+    return ordered and len(matrix) >= 3 and not _all_equal(matrix)
+
+
+def _line_order(steps: np.ndarray, line: np.ndarray) -> float:
+    return _rescaled(pearson(steps, line), _of_two(line), len(steps))
+
+
+def _rescaled(correlation: float, pairs: np.ndarray, values: int) -> float:
+    """From 0, where all pairs of two values are equally far apart, to 1."""
+    if _all_equal(pairs):
+        return 0.0
+    steps = steps_apart(np.arange(values))
+    floor = pearson(steps, steps > 0)
+    return (correlation - floor) / (1 - floor)
+
+
+def _excess(found: np.ndarray) -> np.ndarray:
+    """Matrices (..., v, v) less the mean of both images' distance to themselves."""
+    own = np.diagonal(found, axis1=-2, axis2=-1)
+    return found - (own[..., :, None] + own[..., None, :]) / 2
+
+
+def _of_two(found: np.ndarray) -> np.ndarray:
+    """The distances of two different values in matrices (..., v, v), (..., m)."""
+    first, second = np.triu_indices(found.shape[-1], k=1)
+    return found[..., first, second]
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,8 +324,13 @@ class Look:
 
     @property
     def order(self) -> float | None:
-        """Mean over the factors that have one; below 0 counts as 0."""
+        """Mean of `Along.order` over the factors that have one; below 0 counts as 0."""
         return _mean([along.order for along in self.factors.values()])
+
+    @property
+    def line_order(self) -> float | None:
+        """Mean of `Along.line_order`, likewise."""
+        return _mean([along.line_order for along in self.factors.values()])
 
 
 def look(world: World, count: int | None = LINES, seed: int = 0, say: Say = _silent) -> Look:
@@ -296,8 +350,7 @@ def quick_order(world: World, count: int = 2, seed: int = 0) -> float | None:
 def _along(world: World, factor: int, count: int | None, seed: int, say: Say) -> Along:
     grid, name = world.grid, world.grid.names[factor]
     found = perceived(world, lines(grid, factor, count, stream(seed, f"distances/{name}")), say, name)
-    compared = agreement(steps_apart(np.arange(grid.sizes[factor])), found)
-    return Along(name, found.mean(axis=0), compared, name not in world.images.data.categorical)
+    return along_lines(name, found, name not in world.images.data.categorical)
 
 
 def _mean(orders: list[float | None]) -> float | None:
