@@ -129,6 +129,7 @@ def test_the_grade_of_the_adversarial_squares_comes_with_a_fact_of_their_distanc
         ([5, 5, 5, 5], "all pairs of values are equally far apart under this loss (to within 2%)"),
         ([4, 5, 5, 5, 5], "the mean distance stays within 2% of its maximum from 2 of 5 steps on"),
         ([9, 9.5, 9, 8], "the first and the last value are nearer to each other, on average, than neighbours are"),
+        ([1, 4, 5, 3, 2], "the mean distance is largest at 3 of 5 steps and smaller at 5"),
         ([6, 7, 8, 9], "neighbours are on average 86% as far apart as two values in general"),
     ],
 )

@@ -207,6 +207,8 @@ def _shape(along: Along) -> str:
         return f"the mean distance stays within {1 - LEVEL:.0%} of its maximum from {level} of {steps} steps on"
     if profile[-1] < profile[0]:
         return "the first and the last value are nearer to each other, on average, than neighbours are"
+    if profile[-1] < LEVEL * largest:
+        return f"the mean distance is largest at {int(profile.argmax()) + 1} of {steps} steps and smaller at {steps}"
     share = profile[0] / along.excess[np.triu_indices(len(along.matrix), k=1)].mean()
     return f"neighbours are on average {share:.0%} as far apart as two values in general"
 
