@@ -508,7 +508,9 @@ def results(
     parquet: Annotated[bool, typer.Option("--parquet", help="Write results.parquet and print its path.")] = False,
     storage: Storage = DEFAULT_STORAGE,
 ) -> None:
-    """The table of a run, best first: mean and spread over seeds.
+    """The table of a run, best first: mean and spread of each group of trials.
+
+    The trials of a group differ by seed only, unless --by names other keys to group by.
 
     Examples: disentune results quickstart; disentune results quickstart --by framework.name --metric mig --at max
     """

@@ -216,7 +216,7 @@ def _draw_course(axes: Axes, look: Look) -> None:
     if 1 < len(ends) <= MOST_LABELS:
         _label_ends(axes, ends)
     axes.set_xlabel("training step")
-    axes.set_title("Course: the mean over seeds, each trial in light", loc="left", fontsize=10, color=GREY)
+    axes.set_title("Course: the mean of each group, each trial in light", loc="left", fontsize=10, color=GREY)
     tidy(axes)
     axes.yaxis.set_tick_params(labelleft=True)
 
