@@ -3,6 +3,7 @@
 import ast
 import importlib.metadata
 import json
+import os
 import re
 import secrets
 import shutil
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -438,6 +439,64 @@ def test_a_link_in_a_run_is_refused_before_anything_is_written(
     assert (code, out) == (2, "")
     assert f"{path.name} is a link, and a run holds its own files" in err
     assert victim.read_text() == "mine"
+
+
+LOCKS = ["study.journal.lock", "study.journal.lock1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed.rename"]
+"""As Optuna names its lock, a link, and the same while it is given back."""
+
+
+@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("target", ["study.journal", "../../../victim", "../../.."])
+@pytest.mark.parametrize("command", ["status", "results"])
+def test_the_lock_of_a_killed_search_ends_no_look_and_is_not_followed(
+    make_run: Callable,
+    disentune: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    name: str,
+    target: str,
+    command: str,
+) -> None:
+    maker = make_run()
+    maker.trial([{"step": 300, "loss": 1.0}])
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "victim")  # met by whatever follows the lock to the folder above
+    (maker.run.path / name).symlink_to(target)
+    code, _, err = disentune(command, maker.run.path)
+    assert (code, err) == (0, "")
+    assert (tmp_path / "victim").read_text() == "mine"
+    assert (maker.run.path / name).is_symlink(), "only the driver of the run clears it"
+
+
+@pytest.mark.parametrize(
+    "place", ["trials/ID/study.journal.lock", "trials/study.journal.lock", "study.journal.lock.yaml", "a.journal.lock"]
+)
+def test_a_link_elsewhere_is_refused_even_if_it_is_named_like_a_lock(
+    make_run: Callable, disentune: Callable[..., tuple[int, str, str]], tmp_path: Path, place: str
+) -> None:
+    maker = make_run()
+    trial = maker.trial([{"step": 300, "loss": 1.0}])
+    (maker.run.path / place.replace("ID", trial)).symlink_to(tmp_path / "victim")
+    code, _, err = disentune("status", maker.run.path)
+    assert code == 2
+    assert "is a link, and a run holds its own files" in err
+
+
+def test_a_link_that_vanishes_during_a_look_does_not_end_it(
+    make_run: Callable, disentune: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = make_run()
+    maker.trial([{"step": 300, "loss": 1.0}])
+    passing = maker.run.path / "passing"
+    passing.symlink_to("sweep.yaml")
+    real = os.scandir
+
+    def scandir(folder: Any) -> Any:
+        entries = list(real(folder))
+        passing.unlink(missing_ok=True)
+        return iter(entries) if isinstance(folder, str) else nullcontext(iter(entries))  # pathlib wants to close it
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert disentune("status", maker.run.path)[0] == 0
 
 
 def test_a_run_that_is_a_link_as_a_whole_is_taken(

@@ -69,6 +69,21 @@ def test_the_lock_of_a_dead_driver_does_not_hold_the_next_one_up(tmp_path):
     assert time.monotonic() - began < 15, "Optuna waits 30 s for a lock that nobody releases"
 
 
+def test_a_driver_makes_no_link_and_clears_those_of_earlier_versions(tmp_path, monkeypatch):
+    path, victim = tmp_path / "study.journal", tmp_path / "victim"
+    victim.write_text("mine")
+    for name in ("study.journal.lock", "study.journal.lock1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed.rename"):
+        (tmp_path / name).symlink_to(victim)
+
+    def refuse(*arguments, **named):
+        raise AssertionError("a link was made, which would stay behind if the driver were killed now")
+
+    monkeypatch.setattr(os, "symlink", refuse)
+    carry_on(study(path), steps=6)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["study.journal", "victim"]
+    assert victim.read_text() == "mine"
+
+
 def test_suggestions_stay_within_their_domains_and_keep_their_types(tmp_path):
     suggestions = study(tmp_path / "journal")
     carry_on(suggestions)

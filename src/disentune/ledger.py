@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import os
+import re
 import secrets
 import socket
 import time
@@ -856,24 +857,31 @@ DEPTH = 3
 """Of the folders in which files are written: the run's, trials/ and each trial's."""
 
 
+_LOCK_OF_OPTUNA = re.compile(r"study\.journal\.lock([0-9a-f-]{36}\.rename)?")
+"""A link that a search of an earlier version left when it was killed. Nothing opens it; the next driver removes it."""
+
+
 def assert_own_files(run: Run) -> None:
     """A link in a run that came from elsewhere would let us write where it points to."""
-    if isinstance(run.path, Path) and (link := _first_link(str(run.path), DEPTH)):
+    if isinstance(run.path, Path) and (link := _first_link(str(run.path), DEPTH, _LOCK_OF_OPTUNA)):
         raise ConfigError(
             f"{shown(Path(link))} is a link, and a run holds its own files; put the file itself there (the folder of "
             "the run as a whole may be a link)"
         )
 
 
-def _first_link(folder: str, depth: int) -> str:
+def _first_link(folder: str, depth: int, passed_over: re.Pattern[str] | None = None) -> str:
+    """What vanishes during the look is not there."""
     try:
         entries = list(os.scandir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return ""
-    if links := sorted(entry.path for entry in entries if entry.is_symlink()):
-        return links[0]
-    below = (_first_link(entry.path, depth - 1) for entry in entries if depth > 1 and entry.is_dir())
-    return next(filter(None, below), "")
+    known = passed_over.fullmatch if passed_over else lambda name: None
+    links = sorted(entry.path for entry in entries if entry.is_symlink() and not known(entry.name))
+    if there := [link for link in links if os.path.islink(link)]:
+        return there[0]
+    folders = (entry.path for entry in entries if depth > 1 and entry.is_dir(follow_symlinks=False))
+    return next(filter(None, (_first_link(path, depth - 1) for path in folders)), "")
 
 
 def _found_run(text: str, where: Place) -> Run | None:

@@ -10,14 +10,14 @@ import json
 import os
 import pickle
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import BaseStorage, JournalStorage
-from optuna.storages.journal import BaseJournalBackend, JournalFileBackend
+from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from disentune.errors import ConfigError, first_line
@@ -33,39 +33,39 @@ _CREATE_TRIAL = 4
 
 
 def journal(path: Place) -> BaseStorage:
-    """The run's journal; a suggestion that a dying driver left half written is taken back first.
-
-    Only the driver that holds the run opens it, so a lock file that is there belongs to a dead one: Optuna would wait
-    for it for half a minute.
-    """
+    """The run's journal; a suggestion that a dying driver left half written is taken back first."""
+    data = read_if_there(path) or b""
+    sound = data[: _sound_length(data)]
     if isinstance(path, RemotePath):
-        return JournalStorage(_ObjectBackend(path))
-    for stale in path.parent.glob(f"{path.name}.lock*"):
-        stale.unlink()
-    _cut_torn_suggestion(path)
-    return JournalStorage(JournalFileBackend(str(path)))
+        return JournalStorage(_Backend(sound, lambda before, new: path.write_bytes(b"".join([*before, new]))))
+    for stale in path.parent.glob(f"{path.name}.lock*"):  # of Optuna's own backend, which earlier versions used
+        stale.unlink(missing_ok=True)
+    if data:
+        os.truncate(path, len(sound))
+    return JournalStorage(_Backend(sound, lambda before, new: _append(path, new)))
 
 
-class _ObjectBackend(BaseJournalBackend):
-    """The journal as one object of a store, put whole after each entry; its driver alone reads and writes it."""
+class _Backend(BaseJournalBackend):
+    """The journal's lines; `write` makes new ones last, given all lines before them. It has no lock of its own, as only
+    the driver that holds the run opens it: Optuna's is a link, which stays behind when the driver is killed."""
 
-    def __init__(self, path: RemotePath):
-        self.path = path
-        data = read_if_there(path) or b""
-        self.lines = data[: _sound_length(data)].splitlines(keepends=True)
+    def __init__(self, data: bytes, write: Callable[[list[bytes], bytes], None]):
+        self.lines, self.write = data.splitlines(keepends=True), write
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
         return (json.loads(line) for line in self.lines[log_number_from:])
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        lines = [*self.lines, *((json.dumps(log, separators=(",", ":")) + "\n").encode() for log in logs)]
-        self.path.write_bytes(b"".join(lines))
-        self.lines = lines
+        lines = [(json.dumps(log, separators=(",", ":")) + "\n").encode() for log in logs]
+        self.write(self.lines, b"".join(lines))
+        self.lines += lines
 
 
-def _cut_torn_suggestion(path: Path) -> None:
-    if path.exists():
-        os.truncate(path, _sound_length(path.read_bytes()))
+def _append(path: Path, data: bytes) -> None:
+    with open(path, "ab") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _sound_length(data: bytes) -> int:
