@@ -16,6 +16,7 @@ from disentune.sweepfile import read_sweep
 from simulator import (
     SCHEDULERS,
     SEARCHES,
+    Death,
     disturbed,
     sessions_through_kills,
     simulate,
@@ -539,3 +540,16 @@ def test_a_suggestion_cut_short_in_the_journal_is_taken_back(tmp_path):
         torn.journal_path.write_bytes(b"".join(lines[: cut + 1]) + b'{"op_code": 5, "wor')
         simulate(torn, path, np.random.default_rng(cut))
         assert table(torn) == table(calm)
+
+
+@pytest.mark.parametrize("scheduler", ["none", "asha"])
+def test_a_search_without_its_journal_makes_the_same_suggestions_from_the_rows(tmp_path, scheduler):
+    path = sweep_file(tmp_path, "optuna", scheduler)
+    calm, cut = (Run(tmp_path / "runs" / "tiny" / name) for name in ("calm", "cut"))
+    simulate(calm, path, np.random.default_rng(0))
+    for reports in (60, 20):
+        with pytest.raises(Death):
+            simulate(cut, path, np.random.default_rng(reports), dies_after=reports)
+        cut.journal_path.unlink()
+    simulate(cut, path, np.random.default_rng(1))
+    assert table(cut) == table(calm)

@@ -1,10 +1,12 @@
 """Optuna's suggestions: a fixed sequence of asks and tells that any death leaves as it was."""
 
+import json
 import os
 import pickle
 import time
 from typing import get_args
 
+import numpy as np
 import pytest
 
 from disentune.errors import ConfigError
@@ -144,7 +146,94 @@ def test_a_failed_point_and_a_stopped_one_are_told_as_such(tmp_path):
     assert suggestions.trials[1].intermediate_values == {40: 0.3}
 
 
+# ---- damage
+
+
+def flipped(data, bit):
+    """The same with one bit the other way."""
+    return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
+
+
+def outcome(path, points=6):
+    """What a search that continues from this journal suggests, or the line that refuses it."""
+    try:
+        again = study(path, points=points)
+        carry_on(again)
+    except ConfigError as error:
+        is_clear = "\n" not in str(error) and str(path) in str(error) and "remove it" in str(error)
+        return "refused" if is_clear else str(error)
+    return again.points
+
+
+@pytest.mark.parametrize("steps", [4, 9])
+def test_a_flipped_bit_is_refused_in_a_line_or_changes_no_suggestion(tmp_path, steps):
+    whole, path = study(tmp_path / "whole", points=6), tmp_path / "study.journal"
+    carry_on(whole)
+    carry_on(study(path, points=6), steps=steps)
+    data, rng = path.read_bytes(), np.random.default_rng(0)
+    last = [8 * len(data) - 8 + bit for bit in range(8)]  # of the newline that says that the last entry is whole
+    found = []
+    for bit in [*rng.integers(8 * len(data), size=150).tolist(), *last]:
+        path.write_bytes(flipped(data, bit))
+        found.append(outcome(path))
+        assert found[-1] in ("refused", whole.points), f"bit {bit} changes the search"
+    assert found.count("refused") > 100
+
+
+@pytest.mark.parametrize("change", ["removed", "repeated", "swapped"])
+def test_a_line_that_is_removed_repeated_or_elsewhere_is_noticed(tmp_path, change):
+    path = tmp_path / "study.journal"
+    carry_on(study(path, points=6), steps=9)
+    lines = path.read_bytes().splitlines(keepends=True)
+    middle = {"removed": [], "repeated": [lines[9], lines[9]], "swapped": [lines[10], lines[9]]}[change]
+    path.write_bytes(b"".join([*lines[:9], *middle, *lines[11 if change == "swapped" else 10 :]]))
+    assert outcome(path) == "refused"
+
+
+@pytest.mark.parametrize("keep", [0, 1, 7, 12])
+def test_a_search_repeats_itself_from_any_beginning_of_its_journal(tmp_path, keep):
+    whole, path = study(tmp_path / "whole", points=6), tmp_path / "study.journal"
+    carry_on(whole)
+    carry_on(study(path, points=6))
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:keep]))
+    assert outcome(path) == whole.points
+
+
+def unsealed(data):
+    """As an earlier version wrote it."""
+    entries = [{key: value for key, value in json.loads(line).items() if key != "sum"} for line in data.splitlines()]
+    return b"".join(json.dumps(entry, separators=(",", ":")).encode() + b"\n" for entry in entries)
+
+
+def test_a_journal_without_checksums_is_continued_and_has_them_from_then_on(tmp_path):
+    whole, path = study(tmp_path / "whole", points=6), tmp_path / "study.journal"
+    carry_on(whole)
+    carry_on(study(path, points=6), steps=6)
+    path.write_bytes(unsealed(path.read_bytes()))
+    old = len(path.read_bytes())
+    assert outcome(path) == whole.points
+    path.write_bytes(flipped(path.read_bytes(), 8 * (old // 2)))
+    assert outcome(path) == "refused"
+
+
+def test_damage_to_a_journal_without_checksums_ends_in_a_line_too(tmp_path):
+    path = tmp_path / "study.journal"
+    carry_on(study(path, points=6), steps=9)
+    data, rng = unsealed(path.read_bytes()), np.random.default_rng(1)
+    for bit in rng.integers(8 * len(data), size=150).tolist():
+        path.write_bytes(flipped(data, bit))
+        found = outcome(path)
+        assert isinstance(found, list) or found == "refused" or found.startswith("study.journal")
+
+
 # ---- in an object store
+
+
+def test_a_damaged_journal_in_a_store_is_refused(object_store):
+    path = place("s3://bucket/run/study.journal")
+    carry_on(study(path, points=6), steps=5)
+    path.write_bytes(flipped(path.read_bytes(), 8 * 300))
+    assert outcome(path) == "refused"
 
 
 def test_a_journal_in_a_store_holds_the_same_suggestions_through_every_death(tmp_path, object_store):

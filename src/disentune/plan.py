@@ -159,6 +159,10 @@ def _suggested_plan(sweep: SweepFile, run: Run, statuses: dict[str, Status]) -> 
             f"{run.path} was searched with other arms, domains or settings, so its results cannot be gone on with; "
             "run under another --name, or put the sweep back as it is in that folder's sweep.yaml"
         )
+    if run.journal_path.exists():
+        from disentune.suggest import rehearsal  # Optuna takes a moment to import
+
+        rehearsal(run.journal_path)
     arms = {arm: sweep.settings.search.points * len(sweep.seeds) for arm in sweep.arms}  # type: ignore[union-attr]
     continuing = {id: status.step for id, status in statuses.items() if not status.final}
     done = sum(status.final for status in statuses.values())

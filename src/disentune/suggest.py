@@ -5,10 +5,13 @@ one more, and so on. Every suggestion is thus a function of earlier results alon
 the journal ends.
 """
 
+import hashlib
 import io
 import json
+import math
 import os
 import pickle
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -35,30 +38,19 @@ _CREATE_TRIAL = 4
 def journal(path: Place) -> BaseStorage:
     """The run's journal; a suggestion that a dying driver left half written is taken back first."""
     data = read_if_there(path) or b""
-    sound = data[: _sound_length(data)]
+    lines = _sound_lines(path, data)
     if isinstance(path, RemotePath):
-        return JournalStorage(_Backend(sound, lambda before, new: path.write_bytes(b"".join([*before, new]))))
+        return _storage(path, lines, lambda before, new: path.write_bytes(b"".join([*before, new])))
     for stale in path.parent.glob(f"{path.name}.lock*"):  # of Optuna's own backend, which earlier versions used
         stale.unlink(missing_ok=True)
     if data:
-        os.truncate(path, len(sound))
-    return JournalStorage(_Backend(sound, lambda before, new: _append(path, new)))
+        os.truncate(path, sum(map(len, lines)))
+    return _storage(path, lines, lambda before, new: _append(path, new))
 
 
-class _Backend(BaseJournalBackend):
-    """The journal's lines; `write` makes new ones last, given all lines before them. It has no lock of its own, as only
-    the driver that holds the run opens it: Optuna's is a link, which stays behind when the driver is killed."""
-
-    def __init__(self, data: bytes, write: Callable[[list[bytes], bytes], None]):
-        self.lines, self.write = data.splitlines(keepends=True), write
-
-    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
-        return (json.loads(line) for line in self.lines[log_number_from:])
-
-    def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        lines = [(json.dumps(log, separators=(",", ":")) + "\n").encode() for log in logs]
-        self.write(self.lines, b"".join(lines))
-        self.lines += lines
+def rehearsal(path: Place) -> BaseStorage:
+    """A copy of the run's journal: what is added to it is forgotten."""
+    return _storage(path, _sound_lines(path, read_if_there(path) or b""), lambda before, new: None)
 
 
 def _append(path: Path, data: bytes) -> None:
@@ -68,18 +60,83 @@ def _append(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _sound_length(data: bytes) -> int:
-    """Up to the end of the last suggestion that is whole."""
-    data = data[: data.rfind(b"\n") + 1]
-    begun, offset = None, 0
-    for line in data.splitlines(keepends=True):
-        entry = json.loads(line)
+def _storage(path: Place, lines: list[bytes], write: Callable[[list[bytes], bytes], None]) -> BaseStorage:
+    try:
+        return JournalStorage(_Backend(lines, write))
+    except Exception as error:  # Optuna checks nothing of what it reads
+        raise _damaged(str(path), first_line(error)) from None
+
+
+class _Backend(BaseJournalBackend):
+    """The journal's lines; `write` makes new ones last, given all lines before them. It has no lock of its own, as only
+    the driver that holds the run opens it: Optuna's is a link, which stays behind when the driver is killed."""
+
+    def __init__(self, lines: list[bytes], write: Callable[[list[bytes], bytes], None]):
+        self.lines, self.write = lines, write
+        self.digest = hashlib.sha256(b"".join(lines))
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+        return (json.loads(line) for line in self.lines[log_number_from:])
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        lines, digest = [], self.digest.copy()
+        for log in logs:
+            lines.append(_sealed(log, digest))
+            digest.update(lines[-1])
+        self.write(self.lines, b"".join(lines))
+        self.lines, self.digest = [*self.lines, *lines], digest
+
+
+_SEALED = re.compile(rb'(.*),"sum":"([0-9a-f]{16})"\}\n', re.DOTALL)
+"""A line as we write it: Optuna's entry, and a hash of all that is before the hash in the journal."""
+
+
+def _sealed(log: dict[str, Any], before: Any) -> bytes:
+    entry = json.dumps(log, separators=(",", ":")).encode()[:-1]
+    return entry + b',"sum":"' + _sum(entry, before) + b'"}\n'
+
+
+def _sum(entry: bytes, before: Any) -> bytes:
+    digest = before.copy()
+    digest.update(entry)
+    return digest.hexdigest()[:16].encode()
+
+
+def _sound_lines(path: Place, data: bytes) -> list[bytes]:
+    """Up to the end of the last suggestion that is whole. Raises ConfigError when a line is not as it was written;
+    lines of earlier versions, which come first, have no hash."""
+    lines = [line + b"\n" for line in data.split(b"\n")[:-1]]
+    digest, has_seals, begun = hashlib.sha256(), False, None
+    for number, line in enumerate(lines):
+        try:
+            entry, seal = _entry(line), _SEALED.fullmatch(line)
+            if (seal or has_seals) and not (seal and seal[2] == _sum(seal[1], digest)):
+                raise ValueError("it is not as it was written")
+        except (ValueError, RecursionError) as error:
+            raise _damaged(f"{path}:{number + 1}", first_line(error)) from None
+        digest.update(line)
+        has_seals = bool(seal)
         if entry["op_code"] == _CREATE_TRIAL:
-            begun = offset
+            begun = number
         elif ASKED in entry.get("user_attr", {}):
             begun = None
-        offset += len(line)
-    return len(data) if begun is None else begun
+    return lines[:begun]
+
+
+def _entry(line: bytes) -> dict[str, Any]:
+    entry = json.loads(line)
+    if not isinstance(entry, dict) or type(entry.get("op_code")) is not int:
+        raise ValueError("an entry has a code")
+    if not isinstance(entry.get("user_attr", {}), dict):
+        raise ValueError("attributes are a mapping")
+    return entry
+
+
+def _damaged(where: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"{where} is damaged ({why}); restore the file from a backup, or remove it: the search then makes its "
+        "suggestions again from the results of the trials"
+    )
 
 
 def distribution(domain: Domain) -> BaseDistribution:
@@ -161,6 +218,20 @@ class Suggestions:
         with _quiet():
             self.study = optuna.create_study(storage=storage, study_name=arm, direction=direction, load_if_exists=True)
         self.trials: list[FrozenTrial] = self.study.get_trials(deepcopy=False)
+        if strange := self._strange():
+            raise _damaged("study.journal", f"arm '{arm}': {strange}")
+
+    def _strange(self) -> str:
+        """What no driver writes; empty when all is well."""
+        for number, trial in enumerate(self.trials):
+            if trial.user_attrs.get(ASKED) != number or trial.params.keys() != self.distributions.keys():
+                return f"suggestion {number} is not whole"
+            if not all(map(_is_finite, [*(trial.values or ()), *trial.intermediate_values.values()])):
+                return f"the result of suggestion {number} is no number"
+            if trial.state == TrialState.COMPLETE and len(trial.values or ()) != 1:
+                return f"suggestion {number} has no result"
+        told = [trial.state.is_finished() for trial in self.trials]
+        return "" if told == sorted(told, reverse=True) else "results are out of order"
 
     @property
     def points(self) -> list[dict[str, Any]]:
@@ -203,6 +274,10 @@ class Suggestions:
             else:
                 self.study.tell(number, value)
         self.trials = self.study.get_trials(deepcopy=False)
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 class _quiet(warnings.catch_warnings):

@@ -13,9 +13,11 @@ from conftest import RunMaker
 from disentune import documents, results
 from disentune.errors import ConfigError
 from disentune.ledger import Run
+from disentune.suggest import rehearsal
 from fuzz.commands import called, complaint, sheltered
 from fuzz.mutations import mutated_bytes, mutated_text, mutated_tree, spelled
 from fuzz.trying import inputs, wrongs
+from run_examples import search
 
 NAMES = {
     "config.json": 70,
@@ -24,6 +26,7 @@ NAMES = {
     "sweep.yaml": 150,
     "population.json": 30,
     "environment.json": 20,
+    "study.journal": 70,
 }
 """Of each file, how many."""
 COMMANDS = [
@@ -33,14 +36,17 @@ COMMANDS = [
     ["plan", "runs/demo/main/sweep.yaml"], ["train", "TRIAL"], ["score", "demo"], ["inspect", "TRIAL"],
     ["sync", "demo"],
 ]  # fmt: skip
+READERS_OF_JOURNALS = [["resume", "demo"], ["plan", "runs/demo/main/sweep.yaml"], ["status", "demo"]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Run:
     """Three trials with rows, all that a finished sweep has but checkpoints; the working folder is above."""
     monkeypatch.chdir(tmp_path)
     sheltered(monkeypatch)
     maker = RunMaker(Path("runs/demo/main"))
+    if "study.journal" in request.node.name:
+        return searched_run(maker)
     maker.sweep(objective={"metric": "mig", "mode": "max"}, seeds=3)
     for seed in range(3):
         maker.trial([{"step": 300, "mig": 0.1, "loss": 1.0}, {"step": 1500, "mig": 0.3, "loss": 0.5}], seed=seed)
@@ -51,6 +57,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     (maker.run.path / "environment.json").write_text(
         json.dumps({"python": "3", "packages": {"torch": "1"}, "gpus": []})
     )
+    return maker.run
+
+
+def searched_run(maker: RunMaker) -> Run:
+    """A search by Optuna with three of its five points done."""
+    asked = {"name": "optuna", "points": 5, "in_flight": 2}
+    maker.sweep(name="demo", objective={"metric": "mig", "mode": "max"}, search=asked)
+    text = maker.run.sweep_path.read_text()
+    maker.run.sweep_path.write_text(text.replace("framework.beta: 0.001", "framework.beta: {log_uniform: [1e-4, 1]}"))
+    search(maker.run, maker.run.sweep(), trials=3)
     return maker.run
 
 
@@ -69,7 +85,7 @@ def damage(content: bytes, name: str) -> Callable[[Random], bytes]:
             tree = documents.parse(content.decode(), name).value
             changed = spelled(mutated_tree(tree, rng)).encode(errors="surrogatepass")
             return changed if rng.random() < 0.6 else mutated_text(content.decode(), rng)
-        if name == "rows.jsonl":
+        if name in ("rows.jsonl", "study.journal"):
             lines = content.splitlines()
             at = rng.randrange(len(lines))
             lines[at] = json.dumps(mutated_tree(json.loads(lines[at]), rng)).encode()
@@ -91,6 +107,7 @@ def readings(run: Run, name: str) -> list[Callable[[], Any]]:
         "sweep.yaml": [run.sweep],
         "population.json": [run.generations],
         "environment.json": [run.environment],
+        "study.journal": [lambda: rehearsal(run.journal_path)],
     }[name]
 
 
@@ -132,9 +149,23 @@ def test_every_command_takes_a_changed_file_or_names_it(run: Run, name: str) -> 
         return complaint(called(*(trial if part == "TRIAL" else part for part in content[1])))
 
     make = damage(path.read_bytes(), name)
-    tried = inputs(f"{name} by commands", NAMES[name] // 2, lambda rng: (make(rng), rng.choice(COMMANDS)))
+    commands = READERS_OF_JOURNALS if name == "study.journal" else COMMANDS
+    tried = inputs(f"{name} by commands", NAMES[name] // 2, lambda rng: (make(rng), rng.choice(commands)))
     found = wrongs(tried, verdict, lambda content: 5.0)
     assert not found, found
+
+
+@pytest.mark.parametrize("command", [["resume", "demo"], ["plan", "runs/demo/main/sweep.yaml"]])
+@pytest.mark.parametrize("name", ["study.journal"])
+def test_damage_to_a_journal_is_refused_with_what_to_do(run: Run, name: str, command: list[str]) -> None:
+    data = file_of(run, name).read_bytes()
+    file_of(run, name).write_bytes(data[:500] + bytes([data[500] ^ 1]) + data[501:])
+    made = called(*command)
+    assert made.code == 2
+    assert f"{name}:" in made.err
+    assert "is damaged" in made.err
+    assert "remove it" in made.err
+    assert len(made.err.strip().splitlines()) == 1
 
 
 # ---- once
