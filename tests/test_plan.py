@@ -7,9 +7,12 @@ import pytest
 import torch
 
 from disentune import documents, plan, space
+from disentune.config import Training
 from disentune.errors import ConfigError
 from disentune.ledger import Run, Status
 from disentune.plan import cost, filters_allowed, make_plan
+from disentune.planner import Planner
+from disentune.segment import Report
 from disentune.sweepfile import read_sweep
 
 TRIAL = {
@@ -200,14 +203,17 @@ def optuna(points=5, **settings):
 
 
 def searched(run, sweep, *states):
-    run.path.mkdir(parents=True, exist_ok=True)
-    run.record(sweep)
-    for number, (state, step) in enumerate(states):
-        config = space.trial_config(space.fixed(sweep, "a") | {"framework.beta": number / 10}, 0)
-        run.trial(config.id).create(config, ("a",))
-        run.trial(config.id).set_status(Status(state, step))
-        if state == "done":
-            run.trial(config.id).append_row({"step": step, "metrics": {"loss": 1.0}})
+    """Records a search as run: its first trials in the given (state, step)s, without training."""
+    with run.locked() as session:
+        run.record(sweep)
+        planner = Planner(run, sweep, session)
+        for state, step in states:
+            trial_id = planner.next().trial_id
+            row = {"step": step, "metrics": {"loss": 1.0, "mig": int(trial_id, 16) / 2**64}}
+            run.trial(trial_id).append_row(row)
+            run.trial(trial_id).set_status(Status(state, step))
+            if state == "done":
+                planner.report(trial_id, Report(step, row, "done"))
 
 
 def test_a_model_based_search_is_counted_by_its_points(sweep, run):
@@ -242,6 +248,81 @@ def test_a_grid_cannot_go_on_as_a_model_based_search(sweep, run):
     ran(run, sweep(GRID), ("done", 40))
     with pytest.raises(ConfigError, match="was searched with other arms, domains or settings"):
         make_plan(sweep(SPACE, search=optuna(), objective=MIG), run)
+
+
+def refusal(sweep, run):
+    with pytest.raises(ConfigError) as refused:
+        make_plan(sweep, run)
+    return str(refused.value)
+
+
+def edited(run, old, new):
+    """The sweep in the run's folder after someone has changed a text in it."""
+    text = run.sweep_path.read_text()
+    assert old in text
+    run.sweep_path.write_text(text.replace(old, new))
+    return run.sweep()
+
+
+SEARCHED = [("done", 40)] * 6
+EDITS = [
+    ("mode: max", "mode: min", "objective.mode was 'max', is 'min'"),
+    ("metric: mig", "metric: loss", "objective.metric was 'mig', is 'loss'"),
+    ("batch_size: 4", "batch_size: 8", "training.batch_size was 4, is 8"),
+    ("2.0]", "3.0]", "arms.b.framework.beta.uniform was [0.0, 2.0], is [0.0, 3.0]"),
+    ("points: 5", "points: 5, sampler: random", "search.sampler was None, is 'random'"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), EDITS, ids=lambda text: text.strip())
+def test_a_search_whose_recorded_sweep_was_edited_is_refused_by_key(sweep, run, old, new, words):
+    searched(run, sweep(SPACE, search=optuna(5), objective=MIG), *SEARCHED)
+    assert words in refusal(edited(run, old, new), run)
+
+
+@pytest.mark.parametrize(("old", "new", "words"), [EDITS[0], EDITS[2], (*EDITS[3][:2], "arms.b.framework.beta has")])
+def test_an_edited_search_of_an_earlier_version_is_refused_too(sweep, run, old, new, words):
+    searched(run, sweep(SPACE, search=optuna(5), objective=MIG), *SEARCHED)
+    entries = [json.loads(line) for line in run.journal_path.read_bytes().splitlines()]
+    kept = [entry for entry in entries if entry["op_code"] != 2]  # which says what a study was begun with
+    assert len(kept) == len(entries) - 2
+    lines = [json.dumps({key: value for key, value in entry.items() if key != "sum"}) for entry in kept]
+    run.journal_path.write_text("\n".join(lines) + "\n")
+    assert make_plan(run.sweep(), run).done == 6
+    assert words in refusal(edited(run, old, new), run)
+
+
+def test_a_search_whose_arm_is_gone_is_refused(sweep, run):
+    searched(run, sweep(SPACE, search=optuna(5), objective=MIG), *SEARCHED)
+    run.record(sweep({"a": SPACE["a"]}, search=optuna(5), objective=MIG))
+    assert "arms.b" in refusal(run.sweep(), run)
+
+
+def test_a_search_under_a_changed_default_is_refused_by_key(sweep, run, monkeypatch):
+    read = sweep(SPACE, search=optuna(5), objective=MIG)
+    searched(run, read, *SEARCHED)
+    default = Training.model_fields["threads"].default
+    monkeypatch.setattr(Training.model_fields["threads"], "default", default + 1)
+    try:
+        Training.model_rebuild(force=True)
+        words = refusal(read, run)
+    finally:
+        monkeypatch.undo()
+        Training.model_rebuild(force=True)
+    assert f"training.threads was {default}, is {default + 1}" in words
+    assert "6 trial(s)" in words
+    assert make_plan(read, run).done == 6
+
+
+@pytest.mark.parametrize("lost", [0, 1, 5, 10**6])
+def test_a_search_that_lost_the_end_of_its_journal_is_not_taken_for_another(sweep, run, lost):
+    read = sweep(SPACE, search=optuna(5, in_flight=2), objective=MIG)
+    searched(run, read, *SEARCHED)
+    lines = run.journal_path.read_bytes().splitlines(keepends=True)
+    run.journal_path.write_bytes(b"".join(lines[: max(0, len(lines) - lost)]))
+    before = run.journal_path.read_bytes()
+    assert make_plan(read, run).done == 6
+    assert run.journal_path.read_bytes() == before, "a plan writes nothing"
 
 
 def test_fewer_points_than_ran_leave_nothing_new(sweep, run):

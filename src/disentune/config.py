@@ -510,3 +510,10 @@ def flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """`training.steps was 100, is 200` for every key that two trees do not share."""
+    old, new = flattened(before), flattened(after)
+    keys = [key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key)]
+    return [f"{key} was {old.get(key)!r}, is {new.get(key)!r}" for key in keys]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from disentune import process, space
-from disentune.config import TrialConfig, flattened
+from disentune.config import TrialConfig, changed_keys
 from disentune.data.preparing import assert_obtainable
 from disentune.data.store import about_of, is_root_set, root, use_root
 from disentune.data.stored import contents
@@ -63,7 +63,7 @@ def make_plan(
     if retry_failed:
         statuses = {id: replace(s, state="pending") if s.state == "failed" else s for id, s in statuses.items()}
     if isinstance(sweep.settings.search, OptunaSearch):
-        return _suggested_plan(sweep, run, statuses)
+        return _suggested_plan(sweep, run, folders, statuses)
     asked = space.points(sweep)
     _refuse_changed_meaning(sweep, run, folders, [point.config for point in asked])
     _refuse_other_contents([point.config for point in asked], statuses)
@@ -152,17 +152,12 @@ def _missing_rows(folder: TrialFolder, status: Status) -> str:
     )
 
 
-def _suggested_plan(sweep: SweepFile, run: Run, statuses: dict[str, Status]) -> Plan:
+def _suggested_plan(sweep: SweepFile, run: Run, folders: dict[str, TrialFolder], statuses: dict[str, Status]) -> Plan:
     """A model-based search decides its points as it goes; only their number is known."""
-    if run.exists() and _search_identity(run.sweep()) != _search_identity(sweep):
-        raise ConfigError(
-            f"{run.path} was searched with other arms, domains or settings, so its results cannot be gone on with; "
-            "run under another --name, or put the sweep back as it is in that folder's sweep.yaml"
-        )
-    if run.journal_path.exists():
-        from disentune.suggest import rehearsal  # Optuna takes a moment to import
-
-        rehearsal(run.journal_path)
+    if folders or run.journal_path.exists():
+        asked = _suggested(sweep, run)
+        _refuse_changed_meaning(sweep, run, folders, asked)
+        _refuse_other_contents(asked, statuses)
     arms = {arm: sweep.settings.search.points * len(sweep.seeds) for arm in sweep.arms}  # type: ignore[union-attr]
     continuing = {id: status.step for id, status in statuses.items() if not status.final}
     done = sum(status.final for status in statuses.values())
@@ -174,11 +169,19 @@ def _suggested_plan(sweep: SweepFile, run: Run, statuses: dict[str, Status]) -> 
     )  # fmt: skip
 
 
-def _search_identity(sweep: SweepFile) -> Any:
-    """What must not change under a model-based search; more points may be asked for."""
-    resolved = sweep.resolved()
-    search = {key: value for key, value in resolved.get("search", {}).items() if key != "points"}
-    return [search, resolved["seeds"], resolved["arms"], resolved.get("objective"), resolved.get("scheduler")]
+def _suggested(sweep: SweepFile, run: Run) -> list[TrialConfig]:
+    """What the search has asked for so far; what a cut journal lacks is suggested again. Raises ConfigError when the
+    search was begun with another sweep: its journal says so, or, if an earlier version wrote it, the run's own file."""
+    from disentune.planner import Planner, changed_search  # Optuna takes a moment to import
+    from disentune.suggest import meanings, rehearsal
+
+    planner = Planner(run, sweep, session="", open_journal=rehearsal)
+    if run.exists() and any(study.begun_with is None for study in planner.studies.values()):
+        before, now = meanings(run.sweep()), meanings(sweep)
+        changes = [changed_keys(before.get(arm, {}), now.get(arm, {})) for arm in {**before, **now}]
+        if any(changes):
+            raise changed_search(run, [*dict.fromkeys(itertools.chain(*changes))])
+    return [trial.config for trial in planner.trials.values()]
 
 
 def _warnings(run: Run, sweep: SweepFile, statuses: dict[str, Status]) -> list[str]:
@@ -238,14 +241,7 @@ def _contents_now(config: TrialConfig) -> list[str]:
 
 def _nearest_change(old: dict[str, Any], asked: list[TrialConfig]) -> str:
     """How one trial that ran differs from the point of the new sweep that is most like it."""
-    before = flattened(old)
-
-    def changes(config: TrialConfig) -> list[str]:
-        after = flattened(config.tree())
-        keys = [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key)]
-        return [f"{key} was {before.get(key)!r}, is {after.get(key)!r}" for key in keys]
-
-    nearest = min((changes(config) for config in itertools.islice(asked, 2000)), key=len)
+    nearest = min((changed_keys(old, config.tree()) for config in itertools.islice(asked, 2000)), key=len, default=[])
     return f"For example: {'; '.join(nearest[:4])}."
 
 

@@ -2,11 +2,13 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from optuna.storages import BaseStorage
 
 from disentune.config import Invalid, TrialConfig, flattened
 from disentune.errors import ConfigError, Unavailable, first_line
@@ -15,7 +17,8 @@ from disentune.schedule import History, Member, milestones, moves, verdict
 from disentune.segment import WORDS, Report, Segment
 from disentune.settings import Asha, Cause, Median, OptunaSearch, Pbt
 from disentune.space import Point, domains, fixed, points, trial_config
-from disentune.suggest import Suggestions, journal
+from disentune.storage import Place
+from disentune.suggest import Suggestions, arms_of, journal, meanings
 from disentune.sweepfile import SweepFile
 
 LEAVE_S = 5.0
@@ -69,6 +72,7 @@ class Planner:
         session: str,
         wanted: Callable[[Point], bool] = lambda point: True,
         clock: Callable[[], float] = time.monotonic,
+        open_journal: Callable[[Place], BaseStorage] = journal,
     ):
         self.run, self.sweep, self.session, self.wanted, self.clock = run, sweep, session, wanted, clock
         self.settings = sweep.settings
@@ -83,23 +87,31 @@ class Planner:
         self.open: list[Trial] = []
         self.studies: dict[str, Suggestions] = {}
         self._points: dict[str, list[list[Trial]]] = {}
-        self._start()
+        self._start(open_journal)
 
     # what there is
 
-    def _start(self) -> None:
-        search, objective = self.settings.search, self.settings.objective
-        if isinstance(search, OptunaSearch):
-            assert objective is not None
-            storage = journal(self.run.journal_path)
-            for arm, entries in self.sweep.arms.items():
-                self.studies[arm] = Suggestions(storage, arm, search, objective, domains(entries))
+    def _start(self, open_journal: Callable[[Place], BaseStorage]) -> None:
+        if isinstance(self.settings.search, OptunaSearch):
+            self._open_studies(open_journal(self.run.journal_path), self.settings.search)
+            for arm in self.sweep.arms:
                 self._points[arm] = [self._admit_suggestion(arm, values) for values in self.studies[arm].points]
         else:
             for point in points(self.sweep):
                 self._admit(point)
         self._apply_generations()
         self._grow()
+
+    def _open_studies(self, storage: BaseStorage, search: OptunaSearch) -> None:
+        """Raises ConfigError when they were begun with another sweep."""
+        objective, meaning = self.settings.objective, meanings(self.sweep)
+        assert objective is not None
+        changes = [f"arms.{arm} is missing" for arm in arms_of(storage) if arm not in self.sweep.arms]
+        for arm, entries in self.sweep.arms.items():
+            self.studies[arm] = Suggestions(storage, arm, search, objective, domains(entries), meaning[arm])
+            changes += self.studies[arm].changes
+        if changes:
+            raise changed_search(self.run, changes)
 
     def _admit(self, point: Point) -> Trial:
         """Takes a point in; its folder is made only when it first runs."""
@@ -407,6 +419,13 @@ class Planner:
         flat = flattened(trial.config.tree()) | trial.overrides
         keys = self.settings.scheduler.keys  # type: ignore[union-attr]
         return Member(trial.id, trial.history.values[step], {key: flat[key] for key in keys})
+
+
+def changed_search(run: Run, changes: Sequence[str]) -> ConfigError:
+    return ConfigError(
+        f"{run.path} was searched with other arms, domains or settings ({'; '.join([*changes][:4])}); undo the change, "
+        "or run the changed sweep under another name: --name NEW"
+    )
 
 
 def _population(trial: Trial) -> str:

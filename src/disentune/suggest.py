@@ -18,19 +18,28 @@ from pathlib import Path
 from typing import Any, Literal
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+    distribution_to_json,
+)
 from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import FrozenTrial, TrialState
 
+from disentune.config import changed_keys
 from disentune.errors import ConfigError, first_line
 from disentune.randomness import torch_seed
 from disentune.settings import Objective, OptunaSearch
 from disentune.storage import Place, RemotePath, read_if_there
-from disentune.sweepfile import Domain
+from disentune.sweepfile import Domain, SweepFile
 
 ASKED = "asked"
 """Set once all values of a suggestion are in the journal."""
+MEANING = "sweep"
+"""Of a study: what of the sweep it was begun with."""
 _CREATE_TRIAL = 4
 """Optuna's code for the journal entry that begins a trial."""
 
@@ -139,6 +148,20 @@ def _damaged(where: str, why: str) -> ConfigError:
     )
 
 
+def meanings(sweep: SweepFile) -> dict[str, dict[str, Any]]:
+    """By arm, what must not change under a search; more points may be asked for."""
+    resolved = sweep.resolved()
+    search = {key: value for key, value in resolved.get("search", {}).items() if key != "points"}
+    common = {"search": search, **{key: resolved.get(key) for key in ("seeds", "objective", "scheduler")}}
+    plain = json.loads(json.dumps(common | {"arms": resolved["arms"]}))  # as it comes back from a journal
+    return {arm: plain | {"arms": {arm: entries}} for arm, entries in plain["arms"].items()}
+
+
+def arms_of(storage: BaseStorage) -> list[str]:
+    """The arms that the journal has studies of."""
+    return [study.study_name for study in storage.get_all_studies()]
+
+
 def distribution(domain: Domain) -> BaseDistribution:
     if domain.kind in ("grid", "choice"):
         return CategoricalDistribution(domain.values)
@@ -210,16 +233,42 @@ class Suggestions:
     """One arm's study. `points` are the suggestions so far, in order."""
 
     def __init__(
-        self, storage: BaseStorage, arm: str, search: OptunaSearch, objective: Objective, domains: Mapping[str, Domain]
+        self,
+        storage: BaseStorage,
+        arm: str,
+        search: OptunaSearch,
+        objective: Objective,
+        domains: Mapping[str, Domain],
+        meaning: Mapping[str, Any] | None = None,
     ):
+        """`meaning` is what the study must have been begun with."""
         self.arm, self.search = arm, search
         self.distributions = {key: distribution(domain) for key, domain in domains.items()}
         direction: Literal["maximize", "minimize"] = "maximize" if objective.mode == "max" else "minimize"
         with _quiet():
             self.study = optuna.create_study(storage=storage, study_name=arm, direction=direction, load_if_exists=True)
         self.trials: list[FrozenTrial] = self.study.get_trials(deepcopy=False)
-        if strange := self._strange():
+        self.begun_with: dict[str, Any] | None = self.study.user_attrs.get(MEANING)
+        """None of a study that is new, or of an earlier version."""
+        self.changes = [*self._changes(direction, meaning)]
+        """How the sweep differs from the one that the study was begun with."""
+        if not self.changes and (strange := self._strange()):
             raise _damaged("study.journal", f"arm '{arm}': {strange}")
+        if not self.changes and self.begun_with is None and meaning is not None:
+            self.study.set_user_attr(MEANING, meaning)
+
+    def _changes(self, direction: str, meaning: Mapping[str, Any] | None) -> Iterator[str]:
+        if self.begun_with is not None and meaning is not None:
+            yield from changed_keys(self.begun_with, meaning)
+            return
+        before = self.study.direction.name.lower()
+        if before != direction:
+            yield f"objective.mode was '{before[:3]}', is '{direction[:3]}'"
+        asked = self.trials[0].distributions if self.trials else self.distributions
+        for key in dict.fromkeys([*asked, *self.distributions]):
+            was, now = (distribution_to_json(one[key]) if key in one else "none" for one in (asked, self.distributions))
+            if was != now:
+                yield f"arms.{self.arm}.{key} has another domain"
 
     def _strange(self) -> str:
         """What no driver writes; empty when all is well."""
