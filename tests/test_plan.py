@@ -422,6 +422,9 @@ def test_filters_go_with_searches_whose_trials_stand_alone(sweep):
     with pytest.raises(ConfigError, match="--only cannot go with search: optuna"):
         filters_allowed(sweep(SPACE, search=optuna(), objective=MIG), only=True, limited=False)
     pbt = {"name": "pbt", "every": 20, "keys": ["framework.beta"]}
+    replicated = sweep(GRID, scheduler={"name": "asha", "grace": 20}, objective=MIG, seeds=2)
+    with pytest.raises(ConfigError, match="--limit cannot go with scheduler: asha and 2 seeds"):
+        filters_allowed(replicated, only=False, limited=True)
     with pytest.raises(ConfigError, match="--limit cannot go with scheduler: pbt"):
         filters_allowed(sweep(GRID, scheduler=pbt, objective=MIG), only=False, limited=True)
 

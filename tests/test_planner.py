@@ -155,6 +155,145 @@ def test_optuna_is_told_the_mean_over_seeds(tmp_path):
             assert trial.value == pytest.approx(sum(last[one.id] for one in replicates) / 2)
 
 
+# ---- seeds of a point
+
+
+def by_point(run):
+    """{arm: {beta: [folders, by seed]}} of a run, in sweep order."""
+    points = {}
+    for folder in sorted(run.trials(), key=lambda one: (one.tree()["framework"]["beta"], one.tree()["seed"])):
+        beta = folder.tree()["framework"]["beta"]
+        points.setdefault(folder.arms()[0], {}).setdefault(beta, []).append(folder)
+    return points
+
+
+def values(folder):
+    return {row["step"]: row["metrics"]["mig"] for row in folder.rows() if "mig" in row["metrics"]}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("scheduler", ["asha", "median"])
+def test_the_seeds_of_a_point_stop_and_continue_together(tmp_path, search, scheduler):
+    run = Run(tmp_path / "runs" / "tiny" / "main")
+    simulate(run, sweep_file(tmp_path, search, scheduler), np.random.default_rng(0), overrides=["seeds=3"])
+    ends = [{one.status().step for one in seeds} for arm in by_point(run).values() for seeds in arm.values()]
+    assert all(len(steps) == 1 for steps in ends)
+    assert {12} < set.union(*ends)
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_asha_equals_successive_halving_of_the_means_over_seeds(tmp_path, seeds):
+    """By a loop over the rows of a run in which nothing was stopped."""
+    grid = ["framework.beta={grid: [1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1]}", f"seeds={seeds}"]
+    whole, cut = (Run(tmp_path / "runs" / "tiny" / name) for name in ("whole", "cut"))
+    simulate(whole, sweep_file(tmp_path), np.random.default_rng(0), overrides=grid)
+    simulate(cut, sweep_file(tmp_path, "grid", "asha"), np.random.default_rng(0), overrides=grid)
+    expected, found = {}, {}
+    for arm, points in by_point(whole).items():
+        alive = list(points)
+        expected |= {(arm, beta): 12 for beta in alive}
+        for rung in (3, 6):
+            means = {beta: np.mean([values(one)[rung] for one in points[beta]]) for beta in alive}
+            for number, beta in enumerate(alive):
+                best = sorted((means[other] for other in alive[: number + 1]), reverse=True)
+                if means[beta] < best[max(1, (number + 1) // 2) - 1]:
+                    expected[arm, beta] = rung
+            alive = [beta for beta in alive if expected[arm, beta] == 12]
+    for arm, points in by_point(cut).items():
+        found |= {(arm, beta): max(one.status().step for one in seeds) for beta, seeds in points.items()}
+    assert found == expected
+    assert len(set(found.values())) > 1
+
+
+@pytest.mark.parametrize("at", ["last", "best"])
+@pytest.mark.parametrize("scheduler", ["asha", "median"])
+def test_optuna_is_given_means_over_seeds_at_one_step(tmp_path, scheduler, at):
+    path, run = sweep_file(tmp_path, "optuna", scheduler), Run(tmp_path / "runs" / "tiny" / "main")
+    overrides = [f"objective.at={at}", "search.points=6"]
+    planner, states = simulate(run, path, np.random.default_rng(0), overrides=overrides), set()
+    for arm, study in planner.studies.items():
+        for trial, seeds in zip(study.trials, planner._points[arm], strict=True):
+            (step,) = {one.folder.status().step for one in seeds}
+            rows = [values(one.folder) for one in seeds]
+            last = [max(of_one.values()) if at == "best" else of_one[step] for of_one in rows]
+            assert trial.state.name == ("COMPLETE" if step == 12 else "PRUNED")
+            assert trial.value == pytest.approx(sum(last) / 2, rel=1e-12)
+            assert list(trial.intermediate_values) == ([] if step == 12 else [step])
+            states.add(trial.state.name)
+    assert states == {"COMPLETE", "PRUNED"}
+
+
+def made_up(run, sweep, scores):
+    """Carries a sweep out with scores(config)[step] instead of training."""
+    with run.locked() as session:
+        run.record(sweep)
+        planner = Planner(run, sweep, session)
+        while (segment := planner.next()) is not None:
+            trial = planner.trials[segment.trial_id]
+            course = scores(trial.config)
+            for step in (step for step in sorted(course) if trial.status.step < step <= segment.until):
+                row = {"step": step, "metrics": {"mig": course[step]}}
+                trial.folder.append_row(row)
+                planner.report(trial.id, Report(step, row))
+            is_last = segment.until == trial.config.training.steps
+            trial.folder.update_status(state="done" if is_last else "pending", step=segment.until)
+            planner.report(trial.id, Report(segment.until, None, "done" if is_last else "paused"))
+    assert planner.finished
+    return planner
+
+
+def test_optuna_gets_a_stopped_point_at_its_rung_and_no_mixture_of_steps(tmp_path):
+    """Two seeds, of which one alone would have continued to the end; at the rung their mean is 0.0636."""
+    path = sweep_file(tmp_path, "optuna", "asha")
+    sweep = read_sweep(path, ["search.points=2", "search.in_flight=1"])
+    first = {}
+
+    def scores(config):
+        arm = config.framework.name
+        if first.setdefault(arm, config.framework.params.beta) == config.framework.params.beta:
+            return {3: 0.08, 6: 0.5, 9: 0.5, 12: 0.5}
+        return [{3: 0.0417, 6: 0.05, 9: 0.05, 12: 0.05}, {3: 0.0855, 6: 0.1, 9: 0.15, 12: 0.1991}][config.seed]
+
+    planner = made_up(Run(tmp_path / "runs" / "tiny" / "main"), sweep, scores)
+    for study in planner.studies.values():
+        told = study.trials[1]
+        assert told.state.name == "PRUNED"
+        assert told.intermediate_values == {3: pytest.approx(0.0636)}
+        assert told.value == pytest.approx(0.0636)
+
+
+def test_a_seed_that_a_sweep_is_given_later_follows_its_point(tmp_path):
+    path, run = sweep_file(tmp_path, "grid", "asha"), Run(tmp_path / "runs" / "tiny" / "main")
+    simulate(run, path, np.random.default_rng(0), overrides=["seeds=2"])
+    before = {folder.id: folder.status().step for folder in run.trials()}
+    simulate(run, path, np.random.default_rng(0), overrides=["seeds=4"])
+    assert {id: run.trial(id).status().step for id in before} == before
+    for points in by_point(run).values():
+        for seeds in points.values():
+            assert len(seeds) == 4
+            assert len({one.status().step for one in seeds}) == 1
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("scheduler", ["asha", "median"])
+def test_a_seed_that_fails_holds_nothing_up(tmp_path, monkeypatch, search, scheduler):
+    from disentune import segment
+
+    class Broken(segment.Training):
+        def _batch(self):
+            if self.config.seed == 1 and self.step > 1:
+                raise RuntimeError("the disk of batches is scratched")
+            return super()._batch()
+
+    monkeypatch.setattr(segment, "Training", Broken)
+    path, run = sweep_file(tmp_path, search, scheduler), Run(tmp_path / "runs" / "tiny" / "main")
+    planner = simulate(run, path, np.random.default_rng(0))
+    for points in by_point(run).values():
+        for seeds in points.values():
+            assert [one.status().state for one in seeds] == ["done", "failed"]
+    assert {one.state.name for study in planner.studies.values() for one in study.trials} <= {"FAIL"}
+
+
 def test_a_lost_worker_is_replaced_but_not_for_ever(tmp_path):
     path, run = sweep_file(tmp_path), Run(tmp_path / "runs" / "tiny" / "main")
     sweep = read_sweep(path)

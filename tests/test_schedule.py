@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from disentune.schedule import History, Member, milestones, moves, verdict
+from disentune.schedule import History, Member, Replicates, milestones, moves, verdict
 from disentune.settings import Asha, Median, NoScheduler, Pbt
 from disentune.sweepfile import Domain
 
@@ -14,11 +14,16 @@ ASHA = Asha(name="asha", grace=10, reduction=2)
 MEDIAN = Median(name="median", grace=10, min_trials=2)
 
 
-def history(values, ended=False):
+def seed(values, ended=False, mode="max"):
     made = History(ended=ended)
     for step, value in values.items():
-        made.add(step, value, "max")
+        made.add(step, value, mode)
     return made
+
+
+def history(values, ended=False, mode="max"):
+    """A point of one seed."""
+    return Replicates([seed(values, ended, mode)])
 
 
 def test_the_first_trial_always_goes_on():
@@ -43,10 +48,7 @@ def test_a_trial_waits_for_the_trials_before_it_and_no_others():
 
 
 def test_a_minimised_objective_is_turned_round_and_nan_is_the_worst():
-    low, high, broken = History(), History(), History()
-    low.add(10, 1.0, "min")
-    high.add(10, 2.0, "min")
-    broken.add(10, math.nan, "min")
+    low, high, broken = (history({10: value}, mode="min") for value in (1.0, 2.0, math.nan))
     assert verdict(ASHA, low, [high], 10) == "go"
     assert verdict(ASHA, high, [low], 10) == "stop"
     assert verdict(ASHA, broken, [high], 10) == "stop"
@@ -79,6 +81,56 @@ def test_asha_equals_a_naive_ranking(reduction):
     scheduler = Asha(name="asha", grace=10, reduction=reduction)
     ours = [verdict(scheduler, h, histories[:i], 10) == "go" for i, h in enumerate(histories)]
     assert ours == naive_asha(values, reduction)
+
+
+# ---- several seeds of a point
+
+
+def test_a_point_is_judged_by_the_mean_of_its_seeds():
+    # 0.5 and 0.1 have the mean 0.3: worse than 0.31 and better than 0.29, whatever its best seed does.
+    point = Replicates([seed({10: 0.5}), seed({10: 0.1})])
+    assert verdict(ASHA, point, [history({10: 0.31})], 10) == "stop"
+    assert verdict(ASHA, point, [history({10: 0.29})], 10) == "go"
+
+
+@pytest.mark.parametrize("scheduler", [ASHA, MEDIAN])
+def test_a_point_waits_until_every_seed_has_a_value_or_has_ended(scheduler):
+    lags, failed = seed({5: 0.9}), seed({5: 0.9}, ended=True)
+    assert verdict(scheduler, Replicates([seed({10: 0.4}), lags]), [], 10) == "wait"
+    assert verdict(scheduler, history({10: 0.4}), [Replicates([seed({10: 0.1}), lags])], 10) == "wait"
+    assert verdict(scheduler, Replicates([seed({10: 0.4}), failed]), [], 10) == "go"
+    assert verdict(scheduler, history({10: 0.4}), [Replicates([seed({10: 0.1}), failed])], 10) == "go"
+
+
+def test_a_seed_that_has_failed_does_not_count_in_the_mean():
+    point = Replicates([seed({10: 0.4}), seed({5: 0.0}, ended=True)])
+    assert verdict(ASHA, point, [history({10: 0.3})], 10) == "go"
+    assert verdict(ASHA, point, [history({10: 0.5})], 10) == "stop"
+
+
+def test_a_point_of_which_no_seed_got_so_far_is_no_peer():
+    failed = Replicates([seed({5: 0.9}, ended=True)] * 2)
+    assert verdict(ASHA, history({10: 0.4}), [failed], 10) == "go"
+
+
+def test_a_seed_without_a_number_makes_its_point_the_worst():
+    for broken in ([0.9, math.nan], [math.inf, -math.inf]):
+        point = Replicates([seed({10: value}) for value in broken])
+        assert verdict(ASHA, point, [history({10: -5.0})], 10) == "stop"
+
+
+def test_median_takes_means_over_seeds_at_each_step():
+    # Over seeds the peers have 0.2, 0.4 and 0.3, 0.7 at steps 10 and 20: running means 0.3 and 0.5, median 0.4.
+    before = [
+        Replicates([seed({10: 0.1, 20: 0.6}), seed({10: 0.3, 20: 0.2})]),
+        Replicates([seed({10: 0.6, 20: 0.7}), seed({10: 0.0, 20: 0.7})]),
+    ]
+    # The best mean over seeds decides, not the best seed: 0.9 and -0.08 have the mean 0.41.
+    assert verdict(MEDIAN, Replicates([seed({10: 0.9, 20: 0.0}), seed({10: -0.08, 20: 0.0})]), before, 20) == "go"
+    assert verdict(MEDIAN, Replicates([seed({10: 0.9, 20: 0.0}), seed({10: -0.12, 20: 0.0})]), before, 20) == "stop"
+
+
+# ---- milestones
 
 
 def test_milestones_are_the_rungs_on_steps_that_report(trial_with):

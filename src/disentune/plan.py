@@ -18,7 +18,7 @@ from disentune.errors import ConfigError, DataError, Problem
 from disentune.evaluation import evaluated
 from disentune.ledger import Run, Status, TrialFolder, is_final
 from disentune.plugin import AutoEncoder, Source
-from disentune.settings import NoScheduler, OptunaSearch
+from disentune.settings import Asha, Median, NoScheduler, OptunaSearch
 from disentune.space import Point
 from disentune.sweepfile import SweepFile
 from disentune.training import Training, built_model
@@ -318,3 +318,8 @@ def filters_allowed(sweep: SweepFile, only: bool, limited: bool) -> None:
         raise ConfigError(f"--only cannot go with {' and '.join(whole)}: {reason}")
     if limited and settings.scheduler.name == "pbt":
         raise ConfigError("--limit cannot go with scheduler: pbt: a population learns from all its members")
+    if limited and isinstance(settings.scheduler, Asha | Median) and len(sweep.seeds) > 1:
+        raise ConfigError(
+            f"--limit cannot go with scheduler: {settings.scheduler.name} and {len(sweep.seeds)} seeds: the seeds of a "
+            "point are judged together; add --set seeds=1 to try a few trials"
+        )

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from optuna.storages import BaseStorage
 from disentune.config import Invalid, TrialConfig, flattened
 from disentune.errors import ConfigError, Unavailable, first_line
 from disentune.ledger import Run, Status, TrialFolder, is_final
-from disentune.schedule import History, Member, milestones, moves, verdict
+from disentune.schedule import History, Member, Replicates, milestones, moves, verdict
 from disentune.segment import WORDS, Report, Segment
 from disentune.settings import Asha, Cause, Median, OptunaSearch, Pbt
 from disentune.space import Point, domains, fixed, points, trial_config
@@ -32,12 +32,14 @@ STORAGE_FAULTS, STORAGE_S = 5, 300.0
 
 @dataclass
 class Trial:
-    """A point of the sweep and what is known of it; `order` is its place in its arm."""
+    """A point of the sweep with one of its seeds, and what is known of it; `order` is the point's place in its arm."""
 
     order: int
     point: Point
     folder: TrialFolder
     status: Status
+    siblings: "list[Trial]"
+    """The trials of the same point, itself included."""
     history: History = field(default_factory=History)
     milestones: list[int] = field(default_factory=list)
     overrides: dict[str, Any] = field(default_factory=dict)
@@ -61,6 +63,11 @@ class Trial:
     def config(self) -> TrialConfig:
         return self.point.config
 
+    @property
+    def was_stopped(self) -> bool:
+        """By the scheduler."""
+        return self.history.ended and self.status.cause.startswith("scheduler.")
+
 
 class Planner:
     """Hands out segments and takes in how they ended. Equal ledgers give equal decisions."""
@@ -83,7 +90,8 @@ class Planner:
         self._storage_faults, self._storage_since = 0, math.inf
         self._known = run.known_trials("status.json", "rows.jsonl")
         self.trials: dict[str, Trial] = {}
-        self.arms: dict[str, list[Trial]] = {}
+        self.arms: dict[str, list[Replicates]] = {}
+        self._replicates: dict[tuple[str, str], list[Trial]] = {}
         self.open: list[Trial] = []
         self.studies: dict[str, Suggestions] = {}
         self._points: dict[str, list[list[Trial]]] = {}
@@ -119,10 +127,15 @@ class Planner:
         if known is not None:
             return known
         folder = self.run.trial(point.config.id)
-        arm = self.arms.setdefault(point.arms[0], [])
         known_folder = self._known.get(folder.id)
-        trial = Trial(len(arm), point, folder, known_folder.status() if known_folder else Status())
-        arm.append(trial)
+        siblings = self._siblings(point)
+        arm = self.arms.setdefault(point.arms[0], [])
+        order = siblings[0].order if siblings else len(arm)
+        trial = Trial(order, point, folder, known_folder.status() if known_folder else Status(), siblings)
+        if not siblings:
+            arm.append(Replicates())
+        arm[order].seeds.append(trial.history)
+        siblings.append(trial)
         objective = self.settings.objective
         if objective is not None:
             trial.milestones = milestones(self.settings.scheduler, point.config, objective.metric)
@@ -142,6 +155,12 @@ class Planner:
             return [self._admit(Point(trial_config(flat, seed), (arm,))) for seed in self.sweep.seeds]
         except Invalid:
             return []
+
+    def _siblings(self, point: Point) -> list[Trial]:
+        """The trials of a point so far; one for each seed where they are judged together."""
+        together = isinstance(self.settings.scheduler, Asha | Median)
+        config = replace(point.config, seed=0) if together else point.config
+        return self._replicates.setdefault((point.arms[0], config.id), [])
 
     def _is_final(self, trial: Trial) -> bool:
         return is_final(trial.status, trial.config.training.steps, self.settings)
@@ -202,11 +221,16 @@ class Planner:
         return next((step for step in trial.milestones if at < step < last), last)
 
     def _decide(self, trial: Trial, step: int) -> str:
-        """Trials are judged within their arm: arms are compared by the reader, not cut against each other."""
+        """Points are judged within their arm: arms are compared by the reader, not cut against each other. What was
+        decided for one seed holds for all, also for a seed that the sweep was given later."""
         scheduler = self.settings.scheduler
         if isinstance(scheduler, Asha | Median):
-            before = [other.history for other in self.arms[trial.point.arms[0]][: trial.order]]
-            return verdict(scheduler, trial.history, before, step)
+            if any(other.was_stopped and other.status.step <= step for other in trial.siblings):
+                return "stop"
+            if any(other.status.step > step for other in trial.siblings):
+                return "go"
+            points = self.arms[trial.point.arms[0]]
+            return verdict(scheduler, points[trial.order], points[: trial.order], step)
         assert isinstance(scheduler, Pbt)
         return self._generation(trial, step)
 
@@ -355,24 +379,26 @@ class Planner:
                     self._points[arm].append(self._admit_suggestion(arm, study.ask()))
 
     def _told(self, study: Suggestions, trials: list[Trial]) -> bool:
-        """Tells one point's mean over its seeds, if all of them have ended."""
+        """Tells one point's mean over its seeds, if all of them have ended: of their values at the end of training, or
+        at the step at which the scheduler stopped the point. A point of which a seed failed or diverged has failed."""
         if not all(trial.history.ended for trial in trials):
             return False
-        values = [self._value(trial) for trial in trials if trial.status.state == "done"]
-        sound = bool(values) and len(values) == len(trials) and all(math.isfinite(value) for value in values)
-        mean = sum(values) / len(values) if sound else None
-        stopped = any(trial.status.cause.startswith("scheduler.") for trial in trials)
-        study.tell(mean, min((trial.status.step for trial in trials), default=0), stopped)
+        step = min((trial.status.step for trial in trials if trial.was_stopped), default=None)
+        values = [value for trial in trials if (value := self._value(trial, step)) is not None]
+        sound = all(trial.status.state == "done" for trial in trials) and all(map(math.isfinite, values))
+        complete = bool(values) and (step is not None or len(values) == len(trials))
+        study.tell(sum(values) / len(values) if sound and complete else None, step or 0, stopped=step is not None)
         return True
 
-    def _value(self, trial: Trial) -> float:
-        objective = self.settings.objective
+    def _value(self, trial: Trial, step: int | None) -> float | None:
+        """A trial's result at a step, or at the end of its training; None where it has none."""
+        objective, values = self.settings.objective, trial.history.values
         assert objective is not None
-        oriented = [trial.history.values[step] for step in sorted(trial.history.values)]
-        if not oriented:
-            return math.nan
-        value = oriented[-1] if objective.at == "last" else max(oriented)
-        return value if objective.mode == "max" else -value
+        last = max(values, default=None) if step is None else step
+        if last not in values:
+            return None
+        oriented = values[last] if objective.at == "last" else max(values[at] for at in values if at <= last)
+        return oriented if objective.mode == "max" else -oriented
 
     # population based training
 

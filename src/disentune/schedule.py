@@ -1,6 +1,6 @@
-"""Which trials go on. Verdicts are pure functions of rows, taken in sweep order: a trial is judged by the trials before
-it in its arm, and waits until they can be compared. So the same trials stop at the same steps whatever the order of
-completion, and a scheduler needs no state: it is rebuilt by reading the rows.
+"""Which trials continue. Verdicts are pure functions of rows, taken in sweep order: the seeds of a point are judged
+together, by the points before theirs in the arm, and wait until all of them can be compared. So the same trials stop at
+the same steps whatever the order of completion, and a scheduler needs no state: it is rebuilt by reading the rows.
 """
 
 import math
@@ -32,6 +32,30 @@ class History:
         return self.ended or step in self.values
 
 
+@dataclass
+class Replicates:
+    """The seeds of one point, judged as one: its value at a step is the mean over the seeds that have one there."""
+
+    seeds: list[History] = field(default_factory=list)
+
+    def settled(self, step: int) -> bool:
+        return all(seed.settled(step) for seed in self.seeds)
+
+    def at(self, step: int) -> float | None:
+        """None when no seed has a value there."""
+        values = [seed.values[step] for seed in self.seeds if step in seed.values]
+        return _mean(values) if values else None
+
+    def up_to(self, step: int) -> list[float]:
+        steps = sorted({at for seed in self.seeds for at in seed.values if at <= step})
+        return [value for at in steps if (value := self.at(at)) is not None]
+
+
+def _mean(values: Sequence[float]) -> float:
+    mean = sum(values) / len(values)
+    return -math.inf if math.isnan(mean) else mean  # of infinities of both signs
+
+
 def milestones(scheduler: Any, config: TrialConfig, metric: str) -> list[int]:
     """Steps below the end at which a trial stops to be judged, on steps that report the metric."""
     steps, interval = config.training.steps, config.reporting_interval(metric)
@@ -48,32 +72,28 @@ def milestones(scheduler: Any, config: TrialConfig, metric: str) -> list[int]:
     return []
 
 
-def verdict(scheduler: Asha | Median, trial: History, before: Sequence[History], step: int) -> Verdict:
-    """Whether a trial that has reached a milestone goes on, given the trials before it in the sweep."""
-    if not all(history.settled(step) for history in before):
+def verdict(scheduler: Asha | Median, point: Replicates, before: Sequence[Replicates], step: int) -> Verdict:
+    """Whether the seeds of a point that has reached a milestone continue, given the points before it in the sweep."""
+    if not all(one.settled(step) for one in (point, *before)):
         return "wait"
-    peers = [history for history in before if step in history.values]
+    peers = [one for one in before if one.at(step) is not None]
     keeps = _in_best_fraction if isinstance(scheduler, Asha) else _above_median
-    return "go" if keeps(scheduler, trial, peers, step) else "stop"
+    return "go" if keeps(scheduler, point, peers, step) else "stop"
 
 
-def _in_best_fraction(scheduler: Any, trial: History, peers: Sequence[History], step: int) -> bool:
-    better = sum(peer.values[step] > trial.values[step] for peer in peers)
+def _in_best_fraction(scheduler: Any, point: Replicates, peers: Sequence[Replicates], step: int) -> bool:
+    own = point.at(step)
+    better = sum(peer.at(step) > own for peer in peers)  # type: ignore[operator]  # all have a value here
     return better < max(1, math.floor((len(peers) + 1) / scheduler.reduction))
 
 
-def _above_median(scheduler: Any, trial: History, peers: Sequence[History], step: int) -> bool:
+def _above_median(scheduler: Any, point: Replicates, peers: Sequence[Replicates], step: int) -> bool:
     if len(peers) < scheduler.min_trials:
         return True
-    means = sorted(_mean_to(peer, step) for peer in peers)
+    means = sorted(_mean(peer.up_to(step)) for peer in peers)
     middle = len(means) // 2
     median = means[middle] if len(means) % 2 else (means[middle - 1] + means[middle]) / 2
-    return max(value for at, value in trial.values.items() if at <= step) >= median
-
-
-def _mean_to(history: History, step: int) -> float:
-    values = [value for at, value in sorted(history.values.items()) if at <= step]
-    return sum(values) / len(values)
+    return max(point.up_to(step)) >= median
 
 
 # ---- population based training

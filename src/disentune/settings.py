@@ -34,7 +34,8 @@ class RandomSearch(Frozen):
 
 
 class OptunaSearch(Frozen):
-    """`points` suggestions an arm; a point's value is the mean of its seeds.
+    """`points` suggestions per arm; a point's value is the mean of its seeds at the end of training, or at the step at
+    which a scheduler stopped the point.
 
     Suggestion i knows the results of the points up to i - in_flight and no others, so that the same points are
     suggested whatever the machine's load and however often the sweep is interrupted.
@@ -54,8 +55,8 @@ class NoScheduler(Frozen):
 
 
 class Asha(Frozen):
-    """Successive halving (Li et al., MLSys 2020) in sweep order: at steps grace, grace x reduction, ... a trial goes on
-    if it is in the best 1/reduction of the trials before it in its arm and itself."""
+    """Successive halving (Li et al., MLSys 2020) in sweep order: at steps grace, grace x reduction, ... a point
+    continues if the mean of its seeds is in the best 1/reduction of the points before it in its arm and itself."""
 
     name: Literal["asha"]
     grace: Count = Field(ge=1, description="steps before the first cut")
@@ -63,12 +64,12 @@ class Asha(Frozen):
 
 
 class Median(Frozen):
-    """Stops a trial whose best value is worse than the median of the running means of those before it in its arm
-    (Golovin et al., KDD 2017)."""
+    """Stops a point whose best value, a mean over its seeds, is worse than the median of the running means of the
+    points before it in its arm (Golovin et al., KDD 2017)."""
 
     name: Literal["median"]
     grace: Count = Field(ge=1, description="steps before the first cut")
-    min_trials: Count = Field(3, ge=1, description="trials to compare with before any is cut")
+    min_trials: Count = Field(3, ge=1, description="points to compare with before any is cut")
 
 
 def may_change(key: str) -> bool:
