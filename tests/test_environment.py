@@ -1,5 +1,6 @@
 """What a run was made with: enough to explain a difference, nothing about a person."""
 
+import base64
 import getpass
 import json
 import os
@@ -7,12 +8,13 @@ import platform
 import socket
 import subprocess
 from pathlib import Path
+from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
 import torch
 
 from disentune import environment as module
-from disentune.environment import differences, environment
+from disentune.environment import cleaned_values, differences, environment, without_secrets
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +79,45 @@ def test_the_commit_of_a_checkout_that_only_surrounds_us_is_not_ours(monkeypatch
 
     monkeypatch.setattr(subprocess, "run", git)
     assert module._commit() is None
+
+
+KEYS = ["3f9a0c77e21b4d58a6c1", "wJalrXUtnFEMI/K7MDENG+bPxRfiCY", "p@ss word&100% sécret", "AKIAIOSFODNN7EXAMPLE=="]
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(
+    "quoted",
+    [quote, quote_plus, lambda key: quote(key, safe=""), lambda key: urlencode({"key": key}),
+     lambda key: quote(key, safe="").replace("%2F", "%2f").replace("%2B", "%2b"), lambda key: quote(key, safe="!'()*")],
+)  # fmt: skip
+def test_a_percent_encoded_key_is_hidden(key, quoted):
+    said = without_secrets(f"GET https://host/x?{quoted(key)}&page=2", {"API_KEY": key})
+    assert said in ("GET https://host/x?***&page=2", "GET https://host/x?key=***&page=2")
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("before", ["", "u", "user:", "me:", "{'HOME': '/root', 'API_KEY': '"])
+@pytest.mark.parametrize("after", ["", "\n", "'}", " and more"])
+def test_a_key_in_base64_is_hidden_wherever_it_begins(key, encode, before, after):
+    text = encode(f"{before}{key}{after}".encode()).decode()
+    for written in (text, text.rstrip("="), quote(text, safe="")):
+        before_it, after_it = without_secrets(written, {"API_KEY": key}).split("***")
+        assert written.startswith(before_it)
+        assert written.endswith(after_it)
+        # at each end of the key one character has bits of a neighbour too
+        assert len(written) - len(before_it) - len(after_it) >= len(key.encode()) * 8 // 6 - 1
+
+
+@pytest.mark.parametrize(
+    "value", ["0.391938", "12345678", "-1.25e-10", "1_000_000", "127.0.0.1", "Disabled", "required"]
+)
+def test_a_number_or_a_common_word_is_no_secret(value):
+    text = f"mig 0.39193812345678, {value}"
+    assert without_secrets(text, {"MAX_TOKENS": value, "KEY_MODE": value}) == text
+
+
+def test_numbers_stay_and_texts_are_cleaned_however_deep_they_stand(monkeypatch):
+    monkeypatch.setenv("A_TOKEN", "3919381234abc")
+    rows = [{"mig": 0.3919381234, "note": "no 3919381234abc", "3919381234abc": (1, None, True, ["x 3919381234abc"])}]
+    assert cleaned_values(rows) == [{"mig": 0.3919381234, "note": "no ***", "***": [1, None, True, ["x ***"]]}]

@@ -1,5 +1,6 @@
 """One table of codes: the right images, encoded once, and a metric that fails takes only itself down."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -187,6 +188,22 @@ def test_a_failing_metric_leaves_nan_and_a_note_and_the_others_go_on(trial_with,
     assert np.isnan(found.numbers["mine"])
     assert found.notes == {"mine": note}
     assert "mine" not in found.scored
+
+
+@pytest.mark.parametrize("kind", [DataError, ValueError])
+def test_the_note_of_a_failing_metric_tells_no_key(trial_with, monkeypatch, kind):
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef/hush")
+    training = Training(trial_with(**SMALL, evaluation__metrics=["mig"]))
+    (mig,) = training.config.metrics
+
+    def broken(*arguments):
+        raise kind(f"refused {os.environ['WANDB_API_KEY']}, 0123456789abcdef%2Fhush")
+
+    plugin = replace(mig.metric.plugin, score=broken)
+    found = evaluated(
+        training.config, training.trained_model(), [mig._replace(metric=mig.metric._replace(plugin=plugin))]
+    )
+    assert found.notes["mig"].endswith("refused ***, ***")
 
 
 def test_codes_that_are_not_finite_fail_every_metric_and_not_the_trial(training):

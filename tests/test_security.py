@@ -1,6 +1,7 @@
 """What the sources never do, where keys never come to stand, and that every package is the one that was tested."""
 
 import ast
+import errno
 import importlib.metadata
 import json
 import os
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -243,6 +245,66 @@ def test_an_error_that_tells_the_whole_environment_is_kept_without_its_keys(
     assert told(planted, *(out + err for _, out, err in said)) == []
 
 
+STORED = """
+import errno
+import os
+from disentune.frameworks import beta_vae
+from disentune.plugin import Framework
+
+def loss(*arguments):
+    raise OSError(errno.EIO, f"here is all: {dict(os.environ)}", os.environ["WANDB_API_KEY"])
+
+FRAMEWORK = Framework(name="stored", params=beta_vae.Params, loss=loss)
+"""
+
+
+def test_what_a_worker_raises_to_ray_tells_no_key(
+    planted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray writes the error and its traceback to files that every user of the machine may read."""
+    (tmp_path / "stored.py").write_text(STORED)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = ["seeds=1", "framework={name: 'stored:FRAMEWORK', beta: 1}"]
+    with pytest.raises(OSError, match="here is all") as caught:
+        simulate(
+            Run(tmp_path / "runs" / "tiny" / "main"), sweep_file(tmp_path), np.random.default_rng(0), overrides=own
+        )
+    sys.modules.pop("stored")
+    assert caught.value.errno == errno.EIO
+    assert told(planted, "".join(traceback.format_exception(caught.value)), repr(caught.value.args)) == []
+
+
+def test_what_an_older_version_kept_with_its_keys_is_shown_without(
+    planted: list[str], make_run: Callable, disentune: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    maker = make_run()
+    folder = maker.run.trial(maker.trial([{"step": 300, "loss": 1.0}], status="failed"))
+    folder.update_status(cause=f"RuntimeError: {planted[0]}\n{planted[1]}")
+    folder.append_row({"step": 600, "metrics": {"loss": 1.0}, "notes": {"mig": f"refused {planted[2]}"}})
+    lines = [["status"], ["status", "--json"], ["status", "--watch"], ["status", "--watch", "--json"], ["results"],
+             ["report"]]  # fmt: skip
+    said = [disentune(line[0], maker.run.path, *line[1:]) for line in lines]
+    assert [code for code, _, _ in said] == [0] * len(lines)
+    assert told(planted, *(out + err for _, out, err in said)) == []
+    page = (maker.run.report_folder / "index.html").read_text()
+    assert "RuntimeError: ***" in page
+    assert told(planted, page) == []
+
+
+def test_a_number_in_the_environment_changes_no_digit_of_a_result(
+    monkeypatch: pytest.MonkeyPatch, make_run: Callable, disentune: Callable[..., tuple[int, str, str]]
+) -> None:
+    monkeypatch.setenv("MAX_TOKENS", "0.391938")
+    monkeypatch.setenv("KEY_RATIO", "39193812")
+    monkeypatch.setenv("A_TOKEN", '"metrics":')  # JSON's own signs are no text either
+    maker = make_run()
+    maker.trial([{"step": 1500, "loss": 1.0, "mig": 0.3919381234567, "dci": 1.5e-12}])
+    code, out, _ = disentune("results", maker.run.path, "--json")
+    assert (code, json.loads(out)[0]["metrics"]["mig"]) == (0, 0.3919381234567)
+    assert "0.391938" in disentune("results", maker.run.path, "--csv")[1]
+    assert "***" not in disentune("results", maker.run.path)[1]
+
+
 def test_what_ray_says_of_an_error_is_passed_on_without_keys(planted: list[str]) -> None:
     assert words(RuntimeError(f"refused {planted[0]} and {planted[1]}")) == "refused *** and ***"
 
@@ -270,6 +332,7 @@ def test_a_password_in_an_address_is_hidden() -> None:
 
 OTHERS = """
 import os
+from disentune.errors import DataError
 from disentune.frameworks import beta_vae
 from disentune.metrics import mig
 from disentune.plugin import Framework, Metric
@@ -277,8 +340,12 @@ from disentune.plugin import Framework, Metric
 def refuse(*arguments):
     raise PermissionError(f"here is all: {dict(os.environ)}")
 
+def complain(*arguments):
+    raise DataError(f"here is all: {dict(os.environ)}")
+
 FRAMEWORK = Framework(name="refusing", params=beta_vae.Params, loss=refuse)
 METRIC = Metric(name="refusing", params=mig.Params, score=refuse, keys=("refusing",), needs=mig.METRIC.needs)
+COMPLAINT = Metric(name="complaint", params=mig.Params, score=complain, keys=("complaint",))
 """
 
 
@@ -289,19 +356,23 @@ def test_whatever_fails_tells_no_key(
     (tmp_path / "broken.py").write_text("import os\nraise RuntimeError(f'here is all: {dict(os.environ)}')\n")
     monkeypatch.syspath_prepend(tmp_path)
     path = sweep_file(tmp_path)
-    own = ["seeds=1", "evaluation.metrics=['refusing:METRIC']", "objective=null", "search={name: grid}"]
+    metrics = "['refusing:METRIC', 'refusing:COMPLAINT']"
+    own = ["seeds=1", f"evaluation.metrics={metrics}", "objective=null", "search={name: grid}"]
     simulate(Run(tmp_path / "runs" / "tiny" / "main"), path, np.random.default_rng(0), overrides=own)
     np.savez(tmp_path / "codes.npz", codes=np.eye(4), factors=np.arange(4)[:, None])
     loss = "framework={name: 'refusing:FRAMEWORK', beta: 1}"
     said = [
         disentune("results", "tiny"), disentune("report", "tiny"), disentune("train", path, "--set", loss),
         disentune("score", "codes.npz", "--metrics", "refusing:METRIC"),
-        disentune("score", "codes.npz", "--metrics", "refusing:METRIC", "--json"),
+        disentune("score", "codes.npz", "--metrics", "refusing:METRIC,refusing:COMPLAINT", "--json"),
         disentune("plan", path, "--set", "framework={name: 'broken:X'}", "--json"),
+        disentune("train", path, "--set", f"evaluation.metrics={metrics}", "--set", "objective=null", "--json"),
     ]  # fmt: skip
     for name in ("refusing", "broken"):
         sys.modules.pop(name, None)
-    assert sum("here is all" in out + err for _, out, err in said) >= 4
+    assert sum("here is all" in out + err for _, out, err in said) >= 5
+    notes = Run(tmp_path / "runs" / "tiny" / "main").trials()[0].rows()[-1]["notes"]
+    assert all("here is all" in notes[f"refusing:{name}"] for name in ("METRIC", "COMPLAINT"))
     assert told(planted, *(out + err for _, out, err in said)) == []
     assert holders(tmp_path, planted) == []
 

@@ -21,6 +21,7 @@ import typer
 from rich.markup import escape
 
 from disentune import cli_cluster, cli_data, cli_inspect, cli_report, cli_submit, cli_wandb
+from disentune.environment import cleaned_values
 from disentune.errors import CRASHED, INTERRUPTED, UNAVAILABLE, WRONG_INPUT, ConfigError, DisentuneError, Unavailable
 from disentune.terminal import (
     DEFAULT_STORAGE,
@@ -489,7 +490,8 @@ def _watch(run: str, storage: str, every: float | None, as_json: bool) -> None:
         display.watch(out, pictures, shown(found.path))
         return
     for picture in pictures:
-        print(json.dumps(picture_json(picture, shown(found.path)), allow_nan=False), flush=True)  # noqa: T201
+        cleaned = cleaned_values(picture_json(picture, shown(found.path)))
+        print(json.dumps(cleaned, allow_nan=False), flush=True)  # noqa: T201
 
 
 def _status_json(folder: Any, status: Any, steps: int) -> dict[str, Any]:
@@ -741,7 +743,7 @@ def _trained(config: Any, settings: Any, as_json: bool, contents: list[str] | No
 
 def _show_row(row: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        print(json.dumps(row), flush=True)  # noqa: T201
+        print(json.dumps(cleaned_values(row)), flush=True)  # noqa: T201
     else:
         numbers = "  ".join(f"{key} {value:.4g}" for key, value in row["metrics"].items())
         out.print(f"step {row['step']:>6}  {numbers}", markup=False)

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from disentune.config import flattened
+from disentune.environment import without_secrets
 from disentune.ledger import Status, TrialFolder
 from disentune.plan import Cost, Plan
 from disentune.planner import Planner, Trial
@@ -113,8 +114,8 @@ def _state_now(status: Status, live: bool) -> str:
 
 
 def plain(text: str) -> str:
-    """Without the colours and other commands to a terminal that an error's text may hold."""
-    return "".join(char for char in Text.from_ansi(text).plain if char.isprintable())
+    """Without the keys, the colours and other commands to a terminal that an error's text may hold."""
+    return "".join(char for char in Text.from_ansi(without_secrets(text)).plain if char.isprintable())
 
 
 # ---- watching a run

@@ -1,20 +1,29 @@
 """What a run was made with: versions, commit, hardware. Nothing personal: no user, no path, no variable."""
 
+import base64
 import json
 import netrc
 import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 PACKAGES = ("disentune", "torch", "numpy", "scikit-learn", "scipy", "ray", "optuna", "pandas", "pyarrow")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|_PWD|CREDENTIAL", re.IGNORECASE)
 """In the name of a variable; the path of something that is there is none."""
 SHORTEST_SECRET = 8
+_NUMBER = re.compile(r"[+-]?[0-9._]{1,24}([eE][+-]?[0-9]{1,3})?")
+"""No secret, whatever the name of the variable: MAX_TOKENS=0.391938."""
+_WORDS = {
+    "anonymous", "automatic", "available", "development", "disabled", "external", "internal", "keychain", "localhost",
+    "optional", "password", "production", "readonly", "required", "undefined", "unlimited", "username",
+}  # fmt: skip
+"""No secrets either; shorter ones, such as true and none, are too short for one."""
 _LOGIN = re.compile(r"//[^/\s@:]*:[^/\s@]+@")
 """In an address."""
 
@@ -52,18 +61,78 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 def without_secrets(text: str, variables: Mapping[str, str] = os.environ) -> str:
     """A text that may have come from anywhere, such as an exception's, without the keys and tokens of this process,
     the passwords of ~/.netrc (where `wandb login` keeps its key) and those in addresses."""
-    for secret in sorted(_secrets(variables), key=len, reverse=True):
-        text = text.replace(secret, "***")
+    return cleaner(variables)(text)
+
+
+def cleaner(variables: Mapping[str, str] = os.environ) -> Callable[[str], str]:
+    """`without_secrets` for many texts: the variables are read once."""
+    values = {value for name, value in variables.items() if _SECRET.search(name) and not _is_path(value)}
+    values |= {password for _, _, password in logins(variables).values()}
+    return partial(_cleaned, _known(frozenset(values)))
+
+
+def cleaned_values(value: Any, clean: Callable[[str], str] | None = None) -> Any:
+    """Plain values with every text in them, keys included, without secrets; numbers stay as they are."""
+    clean = clean or cleaner()
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {cleaned_values(key, clean): cleaned_values(below, clean) for key, below in value.items()}
+    return [cleaned_values(below, clean) for below in value] if isinstance(value, list | tuple) else value
+
+
+class _Known(NamedTuple):
+    """Secrets in every spelling, the longest first; `quoted` finds those with percent-encoded characters."""
+
+    spellings: tuple[str, ...]
+    quoted: re.Pattern[str] | None
+
+
+def _cleaned(known: _Known, text: str) -> str:
+    for spelling in known.spellings:
+        text = text.replace(spelling, "***")
+    if known.quoted and ("%" in text or "+" in text):
+        text = known.quoted.sub("***", text)
     return _LOGIN.sub("//***@", text)
 
 
-def _secrets(variables: Mapping[str, str]) -> set[str]:
-    """As they are, line by line, and as they stand in a Python or JSON text."""
-    values = {value for name, value in variables.items() if _SECRET.search(name) and not _is_path(value)}
-    values |= {password for _, _, password in logins(variables).values()}
-    spellings = {spelling for value in values for spelling in (value, repr(value)[1:-1], json.dumps(value)[1:-1])}
-    lines = {line.strip() for spelling in spellings for line in spelling.splitlines()}
-    return {secret for secret in spellings | lines if len(secret) >= SHORTEST_SECRET}
+@lru_cache(maxsize=8)
+def _known(values: frozenset[str]) -> _Known:
+    """Whole and line by line: as they are, in a Python or JSON text, in base64, and percent-encoded."""
+    parts = {part for value in values for part in (value, *map(str.strip, value.splitlines()))}
+    found = {spelling for part in parts if _is_secret(part) for spelling in _spellings(part)}
+    longest_first = sorted(found, key=lambda spelling: (-len(spelling), spelling))
+    quotable = [pattern for spelling in longest_first if (pattern := _quoted(spelling)) != re.escape(spelling)]
+    return _Known(tuple(longest_first), re.compile("|".join(quotable)) if quotable else None)
+
+
+def _is_secret(value: str) -> bool:
+    return len(value) >= SHORTEST_SECRET and not _NUMBER.fullmatch(value) and value.lower() not in _WORDS
+
+
+def _spellings(secret: str) -> Iterator[str]:
+    yield from (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
+    for core in _in_base64(secret.encode(errors="surrogateescape")):
+        yield from (core, core.translate(str.maketrans("+/", "-_")))
+
+
+def _in_base64(secret: bytes) -> Iterator[str]:
+    """What the base64 of any text with the secret in it has in common, by where in a group of three it begins."""
+    for offset in range(3):
+        text = base64.b64encode(bytes(offset) + secret).decode()
+        yield text[-(-8 * offset // 6) : 8 * (offset + len(secret)) // 6]
+
+
+def _quoted(secret: str) -> str:
+    """A pattern for it, whichever of its characters are percent-encoded."""
+    return "".join(map(_quoted_character, secret))
+
+
+def _quoted_character(character: str) -> str:
+    if character.isascii() and (character.isalnum() or character in "-._"):
+        return re.escape(character)  # never encoded
+    code = "".join(f"%{byte:02x}" for byte in character.encode(errors="surrogateescape"))
+    return f"(?:{re.escape(character)}{'|[+]' if character == ' ' else ''}|(?i:{code}))"
 
 
 def logins(variables: Mapping[str, str] = os.environ) -> dict[str, tuple[str, str, str]]:

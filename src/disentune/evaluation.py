@@ -171,7 +171,7 @@ def evaluated(config: TrialConfig, trained: Trained, due: Iterable[Scored]) -> S
         except DataError as error:
             _fail(scores, scored, str(error).removeprefix(f"{scored.metric.plugin.name}: "))
         except Exception as error:  # a metric may fail in any way; the trial and the other metrics go on
-            _fail(scores, scored, without_secrets(f"{type(error).__name__}: {error}"))
+            _fail(scores, scored, f"{type(error).__name__}: {error}")
     return scores
 
 
@@ -186,7 +186,7 @@ def _add(scores: Scores, scored: Scored, table: Table, seed: int) -> None:
 
 def _fail(scores: Scores, scored: Scored, reason: str) -> None:
     scores.numbers |= dict.fromkeys(scored.keys, float("nan"))
-    scores.notes[scored.label] = reason
+    scores.notes[scored.label] = without_secrets(reason)
 
 
 class _Tables:

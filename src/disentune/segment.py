@@ -116,8 +116,12 @@ def work(segment: Segment, node_id: str = "", leaving: Callable[[], bool] = lamb
                 yield report
                 worker.watchdog.hear()
         return
-    except (OSError, Superseded, Preempted):
+    except (Superseded, Preempted):
         raise  # the storage's or the cluster's fault, not the trial's: it may succeed elsewhere
+    except OSError as error:  # the same; what is raised from here Ray writes to files that everyone may read
+        if _tells_secrets(error):
+            raise _without_secrets(error) from None
+        raise
     except Exception as error:
         report = worker.fault(error.__cause__ if isinstance(error, _Own) and error.__cause__ else error)
     finally:
@@ -134,6 +138,19 @@ def _storage_told_apart() -> Iterator[None]:
         if isinstance(error.__context__, OSError):
             raise error.__context__ from None
         raise
+
+
+def _tells_secrets(error: BaseException) -> bool:
+    text = "".join(traceback.format_exception(error))
+    return without_secrets(text) != text
+
+
+def _without_secrets(error: OSError) -> OSError:
+    """The same error without its traceback, and without the errors that led to it."""
+    if error.errno is None:
+        return OSError(without_secrets(str(error)))
+    texts = [error.strerror, *([] if error.filename is None else [error.filename])]
+    return OSError(error.errno, *(without_secrets(str(text)) for text in texts))
 
 
 def _kind(error: BaseException) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from disentune import documents
-from disentune.environment import versions
+from disentune.environment import versions, without_secrets
 from disentune.errors import CRASHED, INTERRUPTED, ConfigError, first_line
 from disentune.storage import place, without_password
 from disentune.sweepfile import SweepFile
@@ -382,5 +382,5 @@ def _exit_code(info: Any, say: Callable[[str], None]) -> int:
 
 
 def show_line(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
+    sys.stdout.write(f"{without_secrets(line)}\n")
     sys.stdout.flush()

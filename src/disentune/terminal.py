@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.text import Text
 
-from disentune.environment import without_secrets
+from disentune.environment import cleaned_values, without_secrets
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Commands to a terminal, and marks that turn the direction of a text."""
@@ -47,7 +47,7 @@ DEFAULT_STORAGE = "runs"
 
 
 def print_json(value: Any) -> None:
-    print(without_secrets(json.dumps(value, indent=1, allow_nan=False)))  # noqa: T201
+    print(json.dumps(cleaned_values(value), indent=1, allow_nan=False))  # noqa: T201
 
 
 PLAIN_INTERVAL_S = 10.0

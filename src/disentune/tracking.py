@@ -15,6 +15,7 @@ import select
 import shutil
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -28,7 +29,7 @@ from disentune import pictures, results
 from disentune.config import flattened
 from disentune.connection import Connection, connection, trouble
 from disentune.environment import without_secrets
-from disentune.errors import ConfigError, DataError
+from disentune.errors import CRASHED, ConfigError, DataError
 from disentune.ledger import FINAL, Run, Status, TrialFolder, with_end
 from disentune.storage import Place, RemotePath, place
 from disentune.sweepfile import SweepFile
@@ -209,7 +210,7 @@ class Stream:
 
     def close(self, status: Status) -> None:
         """Raises Failed when the server does not take it all in time."""
-        cause = (status.cause.splitlines() or [""])[0]
+        cause = without_secrets((status.cause.splitlines() or [""])[0])
         self.run.summary.update({**self._end_scores(), "state": status.state, "cause": cause})
         if not status.final:
             self.run.mark_preempting()
@@ -518,4 +519,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Exception:  # the log is a file of the run
+        print(without_secrets(traceback.format_exc()), flush=True)  # noqa: T201
+        sys.exit(CRASHED)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +25,7 @@ from markupsafe import Markup
 
 from disentune import space
 from disentune.config import Invalid
+from disentune.environment import cleaner
 from disentune.errors import ConfigError, DisentuneError
 from disentune.ledger import Run, Status, write_atomically
 from disentune.report import canvas
@@ -462,11 +464,11 @@ def _hash(text: str) -> str:
 
 def _template() -> Any:
     environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, finalize=_readable,
-        trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined,
+        finalize=partial(_readable, cleaner()), trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     return environment.get_template("template.html")
 
 
-def _readable(value: Any) -> Any:
-    return CONTROL.sub("", value) if type(value) is str else value
+def _readable(clean: Callable[[str], str], value: Any) -> Any:
+    return CONTROL.sub("", clean(value)) if type(value) is str else value
