@@ -1,6 +1,7 @@
 """A trial's config: its identity, and every mistake in it at once."""
 
 import hashlib
+import importlib
 import json
 import sys
 import textwrap
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 from disentune.config import Invalid, TrialConfig, flattened, metric_keys, nested
 from disentune.data import DATASETS
 from disentune.frameworks import FRAMEWORKS
+from disentune.metrics import METRICS
+from disentune.plugin import wrong_names
+from disentune.results import FIXED
 from disentune.transforms import Pixels
 
 TREE = {
@@ -318,6 +322,119 @@ def test_an_own_plugin_is_named_by_its_import_path_and_checked_as_strictly(own_m
 )
 def test_a_wrong_import_path_is_refused_by_name(own_module, name, words):
     assert words in mistakes(with_framework(name))["framework.name"]
+
+
+# ---- names that a plug-in may not give to its numbers
+
+NAMES = """
+    from disentune.frameworks import beta_vae
+    from disentune.metrics import mig
+    from disentune.plugin import Framework, Metric
+
+    def metric(keys, details=()):
+        return Metric(name="mine", params=mig.Params, keys=keys, score=mig.score, details=details)
+
+    def framework(parts=("kl",), watch=()):
+        return Framework(name="mine", params=beta_vae.Params, loss=beta_vae.loss, parts=parts, watch=watch)
+
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """`plugin("metric(('a',))")` gives the import path of that plug-in."""
+    monkeypatch.syspath_prepend(tmp_path)
+    made = []
+
+    def make(source):
+        made.append(f"own_names_{len(made)}")
+        importlib.invalidate_caches()
+        (tmp_path / f"{made[-1]}.py").write_text(f"{textwrap.dedent(NAMES)}PLUGIN = {source}\n")
+        return f"{made[-1]}:PLUGIN"
+
+    yield make
+    for name in made:
+        sys.modules.pop(name, None)
+
+
+RESERVED = [
+    *((name, "is a column of every table") for name in (*FIXED, "loss_scale")),
+    ("framework.beta", "has a dot"), ("my.score", "has a dot"), ("clock/seconds", "has a slash"),
+    ("loss", "is a loss of every row"), ("recon", "is a loss of every row"), ("latent", "is a loss of every row"),
+    ("mine_sum", "ends with _sum"), ("watch_beta", "begins with watch_"), ("mine_max", "ends with _max"),
+    ("mine_fast", "ends with _fast"), ("mine_sampled", "ends with _sampled"), ("_step", "begins with _"),
+    ("udr", "is a score that compares the trials of a run"), ("", "is no name"), (7, "is no name"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "reason"), RESERVED)
+@pytest.mark.parametrize("where", ["keys", "details"])
+def test_a_metric_may_not_take_the_name_of_another_column(plugin, name, reason, where):
+    path = plugin(f"metric({(name,)!r})" if where == "keys" else f"metric(('mine',), {(name,)!r})")
+    found = mistakes(changed(evaluation__metrics=["mig", path]))
+    assert list(found) == ["evaluation.metrics.name"]
+    assert found["evaluation.metrics.name"].startswith(f"'{path}' cannot be used: {name!r} of its {where} {reason}")
+    assert found["evaluation.metrics.name"].endswith("; rename it")
+
+
+@pytest.mark.parametrize(("name", "reason"), RESERVED)
+def test_a_framework_may_not_name_a_loss_as_another_column(plugin, name, reason):
+    path = plugin(f"framework(parts={(name,)!r})")
+    found = mistakes(with_framework(path, beta=1))["framework.name"]
+    assert found.startswith(f"'{path}' cannot be used: {name!r} of its parts {reason}")
+
+
+def test_what_a_framework_watches_has_a_prefix_so_only_its_spelling_is_checked(plugin):
+    assert TrialConfig.parse(with_framework(plugin("framework(watch=('step', 'loss'))"), beta=1))
+    path = plugin("framework(watch=('a.b',))")
+    assert "'a.b' of its watch has a dot" in mistakes(with_framework(path, beta=1))["framework.name"]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("metric(('a', 'b', 'a'))", "'a' stands twice among its keys and details; rename one"),
+        ("metric(('a', 'b'), ('b',))", "'b' stands twice among its keys and details; rename one"),
+        ("metric('mine')", "its keys must be a tuple of names, such as ('mine',), but are 'mine'"),
+    ],
+)
+def test_names_of_one_metric_are_distinct_and_in_a_tuple(plugin, source, words):
+    assert mistakes(changed(evaluation__metrics=[plugin(source)]))["evaluation.metrics.name"].endswith(words)
+
+
+def test_a_metric_and_a_framework_may_not_share_a_name(plugin):
+    own = plugin("metric(('tc',))")
+    found = mistakes(changed(evaluation__metrics=[own]))["evaluation.metrics"]
+    assert found == f"'tc' is a key of '{own}' and a loss of the framework 'beta_tc_vae'; rename the one that is yours"
+    framework = plugin("framework(parts=('kl', 'mig'))")
+    found = mistakes(changed(evaluation__metrics=["mig"]) | {"framework": {"name": framework, "beta": 1}})
+    assert found == {
+        "evaluation.metrics": f"'mig' is a key of 'mig' and a loss of the framework '{framework}'; "
+        "rename the one that is yours"
+    }
+
+
+def test_two_metrics_may_not_share_a_detail(plugin):
+    own = plugin("metric(('mine',), ('sap_matrix',))")
+    found = mistakes(changed(evaluation__metrics=["sap", own]))["evaluation.metrics"]
+    assert found == f"'{own}' gives keys that 'sap' gives too, such as 'sap_matrix'; rename them"
+
+
+def test_ordinary_names_are_free(plugin):
+    path = plugin("metric(('mine', 'mine-2', 'summary', 'maximum', 'steps'), ('matrix',))")
+    assert config(evaluation__metrics=["mig", path]).metric_keys()[1:] == [
+        "mine", "mine-2", "summary", "maximum", "steps",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("one", [*METRICS, *FRAMEWORKS], ids=lambda one: one.name)
+def test_our_own_plugins_keep_to_these_rules(one):
+    assert not wrong_names(one)
+
+
+def test_no_metric_of_ours_shares_a_name_with_a_loss_of_ours():
+    parts = {part for framework in FRAMEWORKS for part in framework.parts}
+    assert not parts & {key for metric in METRICS for key in (*metric.keys, *metric.details)}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from disentune.errors import ConfigError
 from disentune.ledger import Status
 from disentune.results import (
+    FIXED,
     aggregate,
     as_json,
     failures,
@@ -378,3 +379,32 @@ def test_trials_are_ranked_by_the_row_that_is_asked_for(make_run):
     early, late = maker.trial(curve(0.9, 0.1), seed=0), maker.trial(curve(0.2, 0.3), seed=1)
     assert ranked(read(maker.run), "mig", "max", "max")["trial_id"].tolist() == [early, late]
     assert ranked(read(maker.run), "mig", "max", "last")["trial_id"].tolist() == [late, early]
+
+
+# ---- rows of a version that let metrics take any name
+
+
+@pytest.mark.parametrize(
+    "name", [*FIXED, "loss_scale", "framework.beta", "framework.gamma", "dataset.name", "evaluation.every"]
+)
+def test_a_metric_that_was_called_like_a_column_does_not_replace_it(make_run, disentune, name):
+    maker = make_run()
+    maker.sweep(objective={"metric": "mig", "mode": "max"})
+    for seed in (0, 1):
+        maker.trial([{"step": step, "loss": 1.0, "mig": 0.25} for step in (300, 1500)], seed=seed)
+    sound = read(maker.run)
+    rows, trials, table = sound.rows, sound.trials, aggregate(sound, None, "mig")
+    for folder in maker.run.trials():
+        kept = folder.rows()
+        folder.rows_path.unlink()
+        for row in kept:
+            folder.append_row({**row, "metrics": {**row["metrics"], name: 7.5}})
+    found = read(maker.run)
+    pd.testing.assert_frame_equal(found.rows[rows.columns], rows)
+    pd.testing.assert_frame_equal(found.trials[trials.columns], trials)
+    pd.testing.assert_frame_equal(aggregate(found, None, "mig"), table)
+    assert name in rows or name not in found.rows
+    for line in (["results"], ["results", "--trials"], ["results", "--json"], ["results", "--csv"], ["report"],
+                 ["status"]):  # fmt: skip
+        assert disentune(line[0], maker.run.path, *line[1:])[0] == 0
+    assert disentune("results", maker.run.path, "--metric", name)[0] == 2

@@ -3,6 +3,7 @@
 import itertools
 import math
 import statistics
+import sys
 
 import pytest
 from hypothesis import given
@@ -538,3 +539,36 @@ def test_figures_of_what_trials_report_are_accepted(sweep):
     names = ["mig", "mig_max", "loss", "kl_sum"]
     space.check(sweep(figures=[{"name": "curves", "metric": name, "only": "seed < 2"} for name in names]))
     space.check(sweep(figures=[{"name": "heat_map", "x": "arm", "y": "framework.beta"}]))
+
+
+# ---- one table for all arms
+
+OWN = """
+from disentune.frameworks import beta_vae
+from disentune.metrics import mig
+from disentune.plugin import Framework, Metric
+
+METRIC = Metric(name="mine", params=mig.Params, keys=("mig",), score=mig.score)
+OTHER = Metric(name="other", params=mig.Params, keys=("other", "part"), score=mig.score)
+FRAMEWORK = Framework(name="mine", params=beta_vae.Params, loss=beta_vae.loss, parts=("kl", "part"))
+"""
+
+
+@pytest.fixture
+def own_module(tmp_path, monkeypatch):
+    (tmp_path / "own_arms.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("own_arms", None)
+
+
+def test_two_arms_may_not_fill_one_column_by_different_plugins(own_module, refusal, sweep):
+    arms = {"ours": {}, "mine": {"evaluation.metrics": ["own_arms:METRIC"]}}
+    assert refusal(arms) == [
+        "evaluation.metrics: 'mig' comes from 'own_arms:METRIC' in arm 'mine' and from 'mig' in another trial, so one "
+        "column would mix them; rename it in the one that is yours"
+    ]
+    arms = {"a": {"framework.name": "own_arms:FRAMEWORK"}, "b": {"evaluation.metrics": ["mig", "own_arms:OTHER"]}}
+    (text,) = refusal(arms)
+    assert "'part' comes from 'own_arms:OTHER' in arm 'b' and from a loss in another trial" in text
+    space.check(sweep({"one": {"evaluation.metrics": ["own_arms:METRIC"]}, "two": {"evaluation.metrics": []}}))

@@ -17,7 +17,7 @@ from disentune.frameworks import FRAMEWORKS
 from disentune.metrics import METRICS
 from disentune.models import MODELS
 from disentune.parameters import Mistake, validated
-from disentune.plugin import Catalogue, Count, Frozen, Metric, Representation, Setting
+from disentune.plugin import WATCHED, Catalogue, Count, Frozen, Metric, Representation, Setting
 from disentune.recon import RECONS
 from disentune.schedules import Constant, Scheduled
 from disentune.transforms import Pixels
@@ -116,6 +116,10 @@ class Scored(NamedTuple):
     def keys(self) -> list[str]:
         return [f"{key}{self.suffix}" for key in self.metric.plugin.keys]
 
+    @property
+    def details(self) -> list[str]:
+        return [f"{key}{self.suffix}" for key in self.metric.plugin.details]
+
     def due(self, step: int) -> bool:
         """Before the end of training."""
         return self.every > 0 and step % self.every == 0
@@ -135,8 +139,6 @@ PLUGIN_SECTIONS: dict[str, Catalogue] = {
 PLAIN_SECTIONS: dict[str, type[Frozen]] = {"training": Training, "evaluation": Evaluation}
 SECTIONS = (*PLUGIN_SECTIONS, *PLAIN_SECTIONS, "loss_scale")
 LOSS_SCALES = ("sum", "mean")
-WATCHED = "watch_"
-"""Begins the key of a number in a row that is neither a loss nor a metric: `watch_beta`."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +231,7 @@ class TrialConfig:
             mistakes.append(Mistake("seed", "must be a whole number >= 0", seed, True))
         mistakes += _mismatches(pixels, training=plain["training"], **named)
         mistakes += _too_large(metrics, plain["evaluation"], named["dataset"])
+        mistakes += _shared_names(metrics, named["framework"])
         if mistakes:
             raise Invalid(mistakes)
         return cls(pixels=pixels, metrics=metrics, loss_scale=scale, seed=seed, **named, **plain)  # type: ignore
@@ -359,13 +362,26 @@ def _repeated(metrics: tuple[Scored, ...]) -> list[Mistake]:
     owners: dict[str, str] = {}
     texts: dict[str, None] = {}
     for scored in metrics:
-        name, other = scored.metric.name, next((owners[key] for key in scored.keys if key in owners), None)
-        if other == name:
+        name, keys = scored.metric.name, [*scored.keys, *scored.details]
+        key = next((key for key in keys if key in owners), None)
+        if key is not None and owners[key] == name:
             texts[f"'{name}' stands there twice in one size; keep one"] = None
-        elif other is not None:
-            texts[f"'{name}' gives keys that '{other}' gives too, such as '{scored.keys[0]}'; rename them"] = None
-        owners |= dict.fromkeys(scored.keys, name)
+        elif key is not None:
+            texts[f"'{name}' gives keys that '{owners[key]}' gives too, such as '{key}'; rename them"] = None
+        owners |= dict.fromkeys(keys, name)
     return [Mistake("evaluation.metrics", text) for text in texts]
+
+
+def _shared_names(metrics: tuple[Scored, ...], framework: Named | None) -> list[Mistake]:
+    """Keys of metrics that are losses too, of this framework or one that may stand in the same table."""
+    losses = {part: plugin.name for plugin in reversed([*FRAMEWORKS]) for part in plugin.parts}
+    losses |= dict.fromkeys(framework.plugin.parts, framework.name) if framework else {}
+    shared = {key: scored.metric.name for scored in metrics for key in scored.metric.plugin.keys if key in losses}
+    return [
+        Mistake("evaluation.metrics", f"'{key}' is a key of '{name}' and a loss of the framework '{losses[key]}'; "
+                "rename the one that is yours")
+        for key, name in shared.items()
+    ]  # fmt: skip
 
 
 def _too_large(metrics: tuple[Scored, ...], evaluation: Evaluation | None, dataset: Named | None) -> list[Mistake]:

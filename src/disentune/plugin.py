@@ -375,7 +375,8 @@ class Metric:
     params: type[Frozen]
     """Every field has a default: the published sizes."""
     keys: tuple[str, ...]
-    """Names of its numbers; the first is the metric's name where one number is the score."""
+    """Names of its numbers; the first is the metric's name where one number is the score. `wrong_names` says which
+    names are taken."""
     score: Callable[[Table, np.random.Generator, Any], Mapping[str, Any]]
     """(table, rng, params) -> a number for each of `keys`, an array for each of `details`."""
     details: tuple[str, ...] = ()
@@ -391,6 +392,61 @@ class Metric:
     representations: tuple[Representation, ...] = ("mean",)
     """Codes that a sweep scores when it does not say which."""
     best: Literal["max", "min"] = "max"
+
+
+# ---- names of numbers
+
+FIXED = ("trial_id", "arm", "status", "seed", "step")
+"""Columns of every table; `loss_scale` is one too, and the only one of the config whose name has no dot."""
+WATCHED = "watch_"
+"""Begins the key of a number in a row that is neither a loss nor a metric: `watch_beta`."""
+_TAKEN = {
+    **dict.fromkeys((*FIXED, "loss_scale"), "is a column of every table"),
+    **dict.fromkeys(("loss", "recon", "latent"), "is a loss of every row"),
+    **dict.fromkeys(("udr", "udr_spearman"), "is a score that compares the trials of a run"),
+}
+_TAKEN_ENDS = {
+    "_sum": "as a loss in nats does",
+    "_max": "as the largest value of a metric so far does",
+    "_fast": "as a metric in fast size does",
+    "_sampled": "as a metric of sampled codes does",
+}
+_TAKEN_STARTS = {WATCHED: "as a number that a framework watches does", "_": "as W&B's own keys do"}
+
+
+def wrong_names(plugin: Any) -> str:
+    """Why a metric's or a framework's names cannot be used: in a row or a table they would replace other numbers."""
+    if isinstance(plugin, Metric):
+        checked = {"keys": _name_taken, "details": _name_taken}
+    else:
+        checked = {"parts": _name_taken, "watch": _misspelled} if isinstance(plugin, Framework) else {}
+    for kind, refusal in checked.items():
+        names = getattr(plugin, kind)
+        if isinstance(names, str):
+            return f"its {kind} must be a tuple of names, such as ({names!r},), but are {names!r}"
+        for name in names:
+            if reason := refusal(name):
+                return f"{name!r} of its {kind} {reason}; rename it"
+    kinds = [*checked][: 2 if isinstance(plugin, Metric) else 1]
+    every = [name for kind in kinds for name in getattr(plugin, kind)]
+    twice = next((name for name in every if every.count(name) > 1), None)
+    return f"{twice!r} stands twice among its {' and '.join(kinds)}; rename one" if twice else ""
+
+
+def _name_taken(name: Any) -> str:
+    if reason := _misspelled(name):
+        return reason
+    starts = (f"begins with {one}, {why}" for one, why in _TAKEN_STARTS.items() if name.startswith(one))
+    ends = (f"ends with {one}, {why}" for one, why in _TAKEN_ENDS.items() if name.endswith(one))
+    return _TAKEN.get(name) or next(starts, "") or next(ends, "")
+
+
+def _misspelled(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        return "is no name"
+    if "." in name:
+        return "has a dot, as keys of the config do"
+    return "has a slash, by which W&B groups its own keys" if "/" in name else ""
 
 
 # ---- catalogues
@@ -430,6 +486,8 @@ class Catalogue(Generic[P]):
             raise ValueError(f"cannot import '{path}': {type(error).__name__}: {error}") from error
         if not isinstance(plugin, self.record):
             raise ValueError(f"'{path}' must be a {self.record.__name__}, but is a {type(plugin).__name__}")
+        if reason := wrong_names(plugin):
+            raise ValueError(f"'{path}' cannot be used: {reason}")
         return plugin
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -15,10 +15,10 @@ from disentune.config import SECTIONS, WATCHED, flattened
 from disentune.errors import ConfigError, unknown
 from disentune.ledger import Run, TrialFolder, find_run, is_cut, write_atomically
 from disentune.metrics import best_of
+from disentune.plugin import FIXED
 from disentune.settings import Objective
 from disentune.storage import Place
 
-FIXED = ("trial_id", "arm", "status", "seed", "step")
 BROKEN = ("failed", "diverged")
 Mode = Literal["max", "min"]
 At = Literal["last", "max", "min"]
@@ -95,11 +95,19 @@ class Maxima:
         self.largest: dict[str, float] = {}
 
     def taken_in(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row, with `<metric>_max` of all rows up to this one."""
-        for key in evaluated(row["metrics"]):
-            value, name = _number(row["metrics"][key]), f"{key}_max"
+        """The row, with `<metric>_max` of all rows up to this one. Metrics that an older version let be called like a
+        column are left out: the column counts."""
+        metrics = {key: value for key, value in row["metrics"].items() if not _is_column(key)}
+        for key in evaluated(metrics):
+            value, name = _number(metrics[key]), f"{key}_max"
             self.largest[name] = max(self.largest.get(name, math.nan), value, key=_nan_lowest)
-        return {**row, "metrics": {**row["metrics"], **self.largest}}
+        return {**row, "metrics": {**metrics, **self.largest}}
+
+
+@cache
+def _is_column(key: str) -> bool:
+    """Whether a table has something else under this name."""
+    return key in FIXED or _is_config_key(key)
 
 
 def evaluated(metrics: Collection[str]) -> list[str]:
@@ -238,7 +246,11 @@ def write_parquet(results: Results) -> Place:
 
 def config_keys(frame: pd.DataFrame) -> list[str]:
     """Columns of the config; `recon` alone is a loss, `recon.name` a key."""
-    return [key for key in frame.columns if key == "loss_scale" or ("." in key and key.split(".")[0] in SECTIONS)]
+    return [key for key in frame.columns if _is_config_key(key)]
+
+
+def _is_config_key(key: str) -> bool:
+    return key == "loss_scale" or ("." in key and key.split(".")[0] in SECTIONS)
 
 
 def varying_keys(frame: pd.DataFrame) -> list[str]:

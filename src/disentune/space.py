@@ -178,8 +178,9 @@ def check(sweep: SweepFile) -> None:
     """Raises one ConfigError with every problem of every point, before anything is spent."""
     problems = [*_search_problems(sweep)]
     if not problems:
+        owners: dict[str, str] = {}
         for arm in sweep.arms:
-            problems += _arm_problems(sweep, arm)
+            problems += _arm_problems(sweep, arm, owners)
     if not problems:
         problems += _figure_problems(sweep)
     if problems:
@@ -247,7 +248,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _arm_problems(sweep: SweepFile, arm: str) -> Iterator[Problem]:
+def _arm_problems(sweep: SweepFile, arm: str, owners: dict[str, str]) -> Iterator[Problem]:
+    """`owners` has the plug-in behind each column of the arms before, and takes in this arm's."""
     search, candidates = sweep.settings.search, list[Iterable[Flat]]()
     if not isinstance(search, GridSearch):  # which visits every corner
         candidates.append(corners(sweep, arm))
@@ -255,9 +257,23 @@ def _arm_problems(sweep: SweepFile, arm: str) -> Iterator[Problem]:
         candidates.append(arm_points(sweep, arm))
     for flat in itertools.chain(*candidates):
         try:
-            yield from _setting_problems(sweep, arm, trial_config(flat, 0))
+            config = trial_config(flat, 0)
+            yield from _setting_problems(sweep, arm, config)
+            yield from (_located(sweep, arm, mistake) for mistake in _mixed_columns(arm, config, owners))
         except Invalid as invalid:
             yield from (_located(sweep, arm, mistake) for mistake in invalid.mistakes)
+
+
+def _mixed_columns(arm: str, config: TrialConfig, owners: dict[str, str]) -> Iterator[Mistake]:
+    """Numbers of one name that different plug-ins give."""
+    given = dict.fromkeys(config.framework.plugin.parts, ("framework.name", "a loss"))
+    given |= {key: ("evaluation.metrics", f"'{one.metric.name}'") for one in config.metrics for key in one.keys}
+    for name, (key, owner) in given.items():
+        if owners.setdefault(name, owner) != owner:
+            text = (
+                f"'{name}' comes from {owner} in arm '{arm}' and from {owners[name]} in another trial, so one column "
+            )
+            yield Mistake(key, f"{text}would mix them; rename it in the one that is yours")
 
 
 def _mistakes(flat: Flat) -> list[Mistake]:
