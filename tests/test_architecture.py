@@ -10,7 +10,7 @@ import disentune
 
 ROOT = Path(disentune.__file__).parent
 LAYERS = [
-    ("errors", "cuda", "preemption"),
+    ("errors", "cuda", "preemption", "sources"),
     ("environment",),
     ("randomness", "process", "terminal", "storage"),
     ("documents", "plugin", "lease"),

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -355,6 +356,27 @@ def test_a_difference_names_the_environment_that_changed(disentune, finished):
     path.write_text(json.dumps(then))
     _, _, err = disentune("train", trial.path)
     assert "note: the run began with another environment: torch 1.0 -> " in err
+
+
+def test_a_difference_names_the_plug_in_that_changed(disentune, tmp_path, monkeypatch):
+    source = """
+from disentune.frameworks import beta_vae
+from disentune.plugin import Framework
+FRAMEWORK = Framework(name="mine", params=beta_vae.Params, loss=beta_vae.loss)
+"""
+    (tmp_path / "own_vae_18.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    run, path = Run(tmp_path / "runs" / "tiny" / "main"), sweep_file(tmp_path)
+    simulate(run, path, np.random.default_rng(0), overrides=["framework.name='own_vae_18:FRAMEWORK'", "seeds=1"])
+    trial = run.trials()[0]
+    code, _, err = disentune("train", trial.path)
+    assert (code, "own_vae_18" in err) == (0, False)
+    (tmp_path / "own_vae_18.py").write_text(f"{source}# another\n")
+    rewritten(trial, with_numbers(6, kl=0.5))
+    code, _, err = disentune("train", trial.path)
+    sys.modules.pop("own_vae_18")
+    assert code == 1
+    assert "note: the run began with another environment: source of own_vae_18 " in err
 
 
 def test_a_trial_that_diverged_diverges_again(disentune, tmp_path):

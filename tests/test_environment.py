@@ -50,6 +50,31 @@ def test_a_changed_version_or_device_is_named_with_both_values(now):
     assert differences(then, now) == [f"torch 1.0 -> {now['packages']['torch']}", f"cpu abacus -> {now['cpu']}"]
 
 
+def test_other_code_is_named_by_its_commit_or_else_by_its_hash(now):
+    then = now | {"commit": "a" * 40, "source": "0123456789ab"}
+    here = now | {"commit": "b" * 40 + " with changes", "source": "ba9876543210"}
+    assert differences(then, here) == [f"disentune's code {'a' * 12} -> {'b' * 12} with changes"]
+    assert differences(then | {"commit": None}, here) == ["disentune's code 0123456789ab -> ba9876543210"]
+    assert differences(then, here | {"commit": then["commit"]}) == ["disentune's code 0123456789ab -> ba9876543210"]
+
+
+def test_a_commit_that_changed_no_code_is_no_difference(now):
+    assert differences(now | {"commit": "a" * 40}, now | {"commit": "b" * 40}) == []
+
+
+def test_of_a_run_without_a_hash_the_commits_are_compared(now):
+    then = {key: value for key, value in now.items() if key != "source"} | {"commit": "a" * 40}
+    assert differences(then, now | {"commit": "b" * 40}) == [f"disentune's code {'a' * 12} -> {'b' * 12}"]
+    assert differences(then | {"commit": None}, now) == []
+
+
+def test_each_changed_module_of_a_plug_in_is_named(now):
+    then = now | {"plugins": {"my_vae": "aaa", "sums": "bbb", "gone": "ccc"}}
+    here = now | {"plugins": {"my_vae": "aaa", "sums": "ddd", "new": "eee"}}
+    assert differences(then, here) == ["source of sums bbb -> ddd"]
+    assert differences(now, here) == differences(then, now) == []
+
+
 def test_what_is_not_recorded_does_not_differ(now):
     assert differences({}, now) == []
     assert differences({"packages": {}}, now) == []

@@ -427,6 +427,40 @@ def test_the_environment_is_of_the_first_session_and_may_be_removed(run, tmp_pat
         run.environment()
 
 
+def test_each_session_with_other_code_is_recorded_with_the_rows_that_were_there(run, tmp_path, monkeypatch):
+    def session(**now):
+        monkeypatch.setattr(ledger, "environment", lambda: now)
+        run.record(sweep_file(tmp_path))
+
+    run.path.mkdir(parents=True)
+    session(source="a", cores=1)
+    folder = run.trial(CONFIG.id)
+    folder.create(CONFIG, ("all",))
+    folder.append_row({"step": 20, "metrics": {"loss": 1.0}})
+    session(source="a", cores=2)  # not another one
+    assert not run.sessions_path.exists()
+    session(source="b", cores=2)
+    session(source="b", cores=2)
+    session(source="a", cores=2)
+    assert [one["source"] for one in run.environments()] == ["a", "b", "a"]
+    assert [one.get("after") for one in run.environments()] == [None, {CONFIG.id: 20}, {CONFIG.id: 20}]
+
+
+def test_what_an_older_version_did_not_record_is_recorded_by_the_next_session(run, tmp_path):
+    run.path.mkdir(parents=True)
+    (run.path / "environment.json").write_text("{}")
+    run.record(sweep_file(tmp_path))
+    assert [bool(one.get("source")) for one in run.environments()] == [False, True]
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", '[{"packages": 1}]', '[{"plugins": []}]', '[{"commit": 1}]', "["])
+def test_a_damaged_list_of_sessions_is_named_with_what_to_do(run, text):
+    run.path.mkdir(parents=True)
+    run.sessions_path.write_text(text)
+    with pytest.raises(ConfigError, match=r"sessions.json is damaged .*; remove it: it only records versions"):
+        run.environments()
+
+
 def test_generations_are_kept_in_order_and_a_damaged_history_is_named(run):
     run.path.mkdir(parents=True)
     assert run.generations() == []

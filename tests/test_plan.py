@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import pytest
 import torch
@@ -190,6 +191,66 @@ def test_another_environment_is_a_warning(sweep, run):
     assert make_plan(read, run).warnings == []
     (run.path / "environment.json").write_text(json.dumps({"packages": {"torch": "0.1"}}))
     assert "torch 0.1 -> " in make_plan(read, run).warnings[0]
+
+
+OWN = """
+from disentune.frameworks import beta_vae
+from disentune.plugin import Framework
+import own_sums_17
+
+FRAMEWORK = Framework(name="mine", params=beta_vae.Params, loss=beta_vae.loss)
+"""
+
+
+@pytest.fixture
+def own_sums(tmp_path, monkeypatch):
+    """A file that a plug-in of the user's own imports."""
+    (tmp_path / "own_vae_17.py").write_text(OWN)
+    (tmp_path / "own_sums_17.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path / "own_sums_17.py"
+    for name in ("own_vae_17", "own_sums_17"):
+        sys.modules.pop(name, None)
+
+
+ITS_ARMS = {"a": {"framework.name": "own_vae_17:FRAMEWORK", "framework.beta": {"grid": [1, 2]}}}
+
+
+@pytest.mark.parametrize("search", [{"name": "grid"}, {"name": "optuna", "points": 2}])
+def test_a_changed_plug_in_is_a_warning_that_names_the_module(sweep, run, own_sums, search):
+    read = sweep(ITS_ARMS, search=search, objective=MIG)
+    ran(run, read, ("done", 40))
+    assert make_plan(read, run).warnings == []
+    own_sums.write_text("x = 1\n")
+    (note,) = make_plan(read, run).warnings
+    assert note.startswith("this run has rows of another environment or other code, so new numbers may differ: ")
+    assert "source of own_sums_17 " in note
+    assert "own_vae_17 " not in note
+
+
+def test_other_code_of_ours_is_a_warning(sweep, run, monkeypatch):
+    read = sweep(GRID)
+    ran(run, read, ("done", 40))
+    assert make_plan(read, run).warnings == []
+    monkeypatch.setattr("disentune.environment.own_source", lambda: "0123456789ab")
+    assert "disentune's code " in make_plan(read, run).warnings[0]
+
+
+def test_rows_of_a_session_between_are_remembered_when_the_code_is_put_back(sweep, run, own_sums):
+    read = sweep(ITS_ARMS)
+    ran(run, read, ("done", 40))
+    own_sums.write_text("x = 1\n")
+    run.record(read)
+    (note,) = make_plan(read, run).warnings
+    own_sums.write_text("")
+    (again,) = make_plan(read, run).warnings
+    assert again != note
+    assert "source of own_sums_17 " in again
+
+
+def test_a_new_plug_in_of_a_grown_sweep_is_no_warning(sweep, run, own_sums):
+    ran(run, sweep(GRID), ("done", 40))
+    assert make_plan(sweep(GRID | ITS_ARMS | {"a": GRID["a"], "c": ITS_ARMS["a"]}), run).warnings == []
 
 
 # ---- optuna

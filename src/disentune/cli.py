@@ -776,7 +776,7 @@ def _repeat(path: Any, sets: list[str] | None, only: str | None, as_json: bool) 
     difference = _first_difference(rows, recorded) or _other_ending(status, diverged)
     (err if as_json else out).print(difference or _agreement(rows, recorded, status), markup=False)
     if difference:
-        _show_other_environment(run)
+        _show_other_environment(run, config)
     raise typer.Exit(1 if difference or diverged else 0)
 
 
@@ -828,10 +828,13 @@ def _agreement(rows: list[dict[str, Any]], recorded: list[dict[str, Any]], statu
     return f"{len(recorded)} of {len(rows)} rows equal the recorded ones to the bit; none is recorded after step {last}"
 
 
-def _show_other_environment(run: Any) -> None:
-    from disentune.environment import differences, environment
+def _show_other_environment(run: Any, config: Any) -> None:
+    from disentune.config import own_plugins
+    from disentune.environment import differences
+    from disentune.ledger import environment_with
 
-    if changed := differences(run.environment(), environment()):
+    here = environment_with(own_plugins(config.tree()))
+    if changed := dict.fromkeys(text for then in run.environments() for text in differences(then, here)):
         err.print(f"note: the run began with another environment: {', '.join(changed)}", markup=False)
 
 

@@ -239,10 +239,16 @@ class TrialConfig:
 
 def names_own_plugin(tree: Mapping[str, Any]) -> bool:
     """Whether a trial names a plug-in by its import path, so that to parse it is to run code."""
+    return bool(own_plugins(tree))
+
+
+def own_plugins(tree: Mapping[str, Any]) -> list[str]:
+    """The import paths by which a trial names plug-ins."""
     evaluation = tree.get("evaluation")
     metrics = evaluation.get("metrics") if isinstance(evaluation, Mapping) else None
     sections = [tree.get(section) for section in PLUGIN_SECTIONS]
-    return any(map(_is_own, [*sections, *(metrics if isinstance(metrics, list) else ())]))
+    entries = [*sections, *(metrics if isinstance(metrics, list) else ())]
+    return [entry["name"] if isinstance(entry, Mapping) else entry for entry in entries if _is_own(entry)]
 
 
 def metric_keys(evaluation: Any) -> list[str] | None:

@@ -13,6 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from disentune.sources import own_source
+
 PACKAGES = ("disentune", "torch", "numpy", "scikit-learn", "scipy", "ray", "optuna", "pandas", "pyarrow")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|_PWD|CREDENTIAL", re.IGNORECASE)
 """In the name of a variable; the path of something that is there is none."""
@@ -35,6 +37,7 @@ def environment() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "packages": {name: _version(name) for name in PACKAGES},
         "commit": _commit(),
+        "source": own_source(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "gpus": _gpus(),
@@ -48,14 +51,44 @@ def versions() -> dict[str, str | None]:
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What changed between two environments and can change bits: versions and devices, not the number of cores.
+    """What changed between two environments and can change bits: versions, devices and code, not the number of cores.
 
     What an environment does not say counts as unchanged.
     """
     old, new = dict(then.get("packages", {})), dict(now["packages"])
     changed = [f"{name} {old[name]} -> {new.get(name)}" for name in old if old[name] != new.get(name)]
     devices = [key for key in ("python", "cpu", "gpus") if key in then and then[key] != now[key]]
-    return changed + [f"{key} {then[key]} -> {now[key]}" for key in devices]
+    changed += [f"{key} {then[key]} -> {now[key]}" for key in devices]
+    return changed + _other_code(then, now) + _other_plugins(then.get("plugins", {}), now.get("plugins", {}))
+
+
+def _other_code(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """By the commits where they say it; a commit that changed no source is no other code."""
+    if then.get("source") and then["source"] == now.get("source"):
+        return []
+    for key in ("commit", "source"):
+        old, new = then.get(key), now.get(key)
+        if old and new and old != new:
+            return [f"disentune's code {_short(old)} -> {_short(new)}"]
+    return []
+
+
+def _short(commit: str) -> str:
+    number, space, changes = commit.partition(" ")
+    return f"{number[:12]}{space}{changes}"
+
+
+def _other_plugins(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    changed = [name for name in then if name in now and then[name] != now[name]]
+    return [f"source of {name} {then[name]} -> {now[name]}" for name in changed]
+
+
+_TELLING = ("python", "packages", "source", "cpu", "gpus", "plugins")
+
+
+def is_another(then: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether a session in `now` is worth a record of its own: it differs, or says what `then` did not."""
+    return any(then.get(key) != now.get(key) for key in _TELLING)
 
 
 def without_secrets(text: str, variables: Mapping[str, str] = os.environ) -> str:

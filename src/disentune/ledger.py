@@ -26,9 +26,10 @@ import torch
 
 from disentune import documents, lease, storage
 from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, Invalid, TrialConfig
-from disentune.environment import environment
+from disentune.environment import environment, is_another
 from disentune.errors import ConfigError, TrialError, Unavailable, did_you_mean, first_line
 from disentune.settings import Settings, may_change
+from disentune.sources import plugin_sources
 from disentune.storage import (
     TRANSIENT,
     Place,
@@ -712,16 +713,35 @@ class Run:
             names = (self.path / f"sweep-before-{number}.yaml" for number in itertools.count(1))
             write_atomically(next(path for path in names if not path.exists()), before)
         write_atomically(self.sweep_path, data)
+        self._record_environment(environment_with(sweep.own_plugins()))
+
+    def _record_environment(self, now: dict[str, Any]) -> None:
+        """The first session's, and each later one that differs from the one before it."""
         if not (self.path / "environment.json").exists():
-            write_json(self.path / "environment.json", environment())
+            write_json(self.path / "environment.json", now)
+            return
+        known = self.environments()
+        if is_another(known[-1], now):
+            rows = {id: folder.rows() for id, folder in self.known_trials("config.json", "rows.jsonl").items()}
+            after = {id: some[-1]["step"] for id, some in rows.items() if some}
+            began = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+            write_json(self.sessions_path, [*known[1:], {"began": began, **now, "after": after}])
 
     def environment(self) -> dict[str, Any]:
         """Of the run's first session; empty when the file was removed."""
-        path, remedy = self.path / "environment.json", "remove it: it only records versions"
-        found = read_json(path, remedy, default={})
-        if not isinstance(found.get("packages", {}), dict):
-            raise ConfigError(f"{path} is damaged (`packages` must be a mapping); {remedy}")
-        return found
+        path = self.path / "environment.json"
+        return _environment(read_json(path, VERSIONS_REMEDY, default={}), path)
+
+    @property
+    def sessions_path(self) -> Place:
+        """Environments of later sessions that differ from the session before; `after` has the last step of each trial
+        by then, so rows of later steps are theirs."""
+        return self.path / "sessions.json"
+
+    def environments(self) -> list[dict[str, Any]]:
+        """Of the first session, and of each later one that was recorded."""
+        later = read_json(self.sessions_path, VERSIONS_REMEDY, list, default=[])
+        return [self.environment(), *(_environment(one, self.sessions_path) for one in later)]
 
     # generations of population based training
 
@@ -832,6 +852,26 @@ class Run:
         """Why the driver asks its workers to end; None while it does not."""
         data = read_if_there(self.stop_path)
         return None if data is None else data.decode(errors="replace")
+
+
+VERSIONS_REMEDY = "remove it: it only records versions"
+_ENVIRONMENT_KINDS: dict[str, Any] = {"packages": dict, "plugins": dict, "commit": str | None, "source": str}
+
+
+def environment_with(plugins: list[str]) -> dict[str, Any]:
+    """The environment, and the sources of the user's own plug-ins that are named by these import paths."""
+    sources = plugin_sources(plugins)
+    return environment() | ({"plugins": sources} if sources else {})
+
+
+def _environment(found: Any, path: Place) -> dict[str, Any]:
+    """Raises ConfigError for what no session has recorded."""
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} is damaged (each entry must be a mapping); {VERSIONS_REMEDY}")
+    for key, kind in _ENVIRONMENT_KINDS.items():
+        if key in found and not isinstance(found[key], kind):
+            raise ConfigError(f"{path} is damaged (`{key}` is {found[key]!r:.60}); {VERSIONS_REMEDY}")
+    return found
 
 
 DEFAULT_STORAGE = Path("runs")

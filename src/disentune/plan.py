@@ -13,10 +13,10 @@ from disentune.config import TrialConfig, changed_keys
 from disentune.data.preparing import assert_obtainable
 from disentune.data.store import about_of, is_root_set, root, use_root
 from disentune.data.stored import contents
-from disentune.environment import differences, environment
+from disentune.environment import differences
 from disentune.errors import ConfigError, DataError, Problem
 from disentune.evaluation import evaluated
-from disentune.ledger import Run, Status, TrialFolder, is_final
+from disentune.ledger import Run, Status, TrialFolder, environment_with, is_final
 from disentune.plugin import AutoEncoder, Source
 from disentune.settings import Asha, Median, NoScheduler, OptunaSearch
 from disentune.space import Point
@@ -188,11 +188,13 @@ def _warnings(run: Run, sweep: SweepFile, statuses: dict[str, Status]) -> list[s
     if not statuses or not run.exists():
         return []
     before, now = run.sweep().settings, sweep.settings
-    changed = differences(run.environment(), environment())
+    here = environment_with(sweep.own_plugins())
+    changed = dict.fromkeys(text for then in run.environments() for text in differences(then, here))
     failed = sum(status.state == "failed" for status in statuses.values())
     notes = []
     if changed:
-        notes.append(f"this run began with another environment, so new numbers may differ: {', '.join(changed)}")
+        text = "this run has rows of another environment or other code, so new numbers may differ"
+        notes.append(f"{text}: {', '.join(changed)}")
     if now.scheduler.name != "none" and (before.scheduler, before.objective) != (now.scheduler, now.objective):
         notes.append("the scheduler or objective has changed; trials that were stopped by the old one stay stopped")
     if failed:

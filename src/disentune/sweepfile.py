@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from disentune import documents
-from disentune.config import SECTIONS
+from disentune.config import SECTIONS, nested, own_plugins
 from disentune.documents import Document
 from disentune.errors import ConfigError, Problem, did_you_mean, unknown
 from disentune.figures import FIGURES
@@ -122,6 +122,13 @@ class SweepFile:
     file: str
     where: dict[str, str]
     """`file:line` of each top-level key, and of each arm as `arms.<name>`."""
+
+    def own_plugins(self) -> list[str]:
+        """The import paths by which its trials may name plug-ins."""
+        entries = [pair for arm in self.arms.values() for pair in arm.items()]
+        values = ((key, e.value.values if isinstance(e.value, Domain) else [e.value]) for key, e in entries)
+        trees = (nested({key: value}) for key, some in values for value in some if ":" in str(value))
+        return sorted({name for tree in trees for name in own_plugins(tree)})
 
     def resolved(self) -> dict[str, Any]:
         """The same sweep as plain values without references to other files: what a run folder keeps."""

@@ -11,6 +11,7 @@ import pytest
 
 from conftest import RunMaker
 from disentune import documents, results
+from disentune.environment import differences, environment
 from disentune.errors import ConfigError
 from disentune.ledger import Run
 from disentune.suggest import rehearsal
@@ -27,6 +28,7 @@ NAMES = {
     "population.json": 30,
     "environment.json": 20,
     "study.journal": 70,
+    "sessions.json": 20,
 }
 """Of each file, how many."""
 COMMANDS = [
@@ -54,9 +56,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
     trial.update_status(cause="stop.plateau: none", seconds=1.5, node="n", faults={"lost": 1}, contents=["ab"])
     moves = {"0123456789abcdef": {"source": trial.id, "values": {"framework.beta": 1.0}}}
     (maker.run.path / "population.json").write_text(json.dumps([{"population": "a", "step": 300, "moves": moves}]))
-    (maker.run.path / "environment.json").write_text(
-        json.dumps({"python": "3", "packages": {"torch": "1"}, "gpus": []})
-    )
+    versions = {"python": "3", "packages": {"torch": "1"}, "gpus": [], "commit": "ab", "source": "a"}
+    versions["plugins"] = {"x": "b"}
+    (maker.run.path / "environment.json").write_text(json.dumps(versions))
+    (maker.run.path / "sessions.json").write_text(json.dumps([{**versions, "source": "b", "after": {trial.id: 300}}]))
     return maker.run
 
 
@@ -108,6 +111,7 @@ def readings(run: Run, name: str) -> list[Callable[[], Any]]:
         "population.json": [run.generations],
         "environment.json": [run.environment],
         "study.journal": [lambda: rehearsal(run.journal_path)],
+        "sessions.json": [lambda: [differences(one, environment()) for one in run.environments()]],
     }[name]
 
 
@@ -180,6 +184,7 @@ ONCE: list[tuple[str, bytes]] = [
     ("rows.jsonl", b'{"step": 1, "metrics": {"mig": 1' + b"0" * 400 + b"}}\n"),
     ("rows.jsonl", b'{"step": 1, "metrics": {}, "overrides": 5}\n'), ("population.json", b"[5]"),
     ("population.json", b'[{"population": "a", "step": 1}]'), ("environment.json", b'{"packages": [1]}'),
+    ("environment.json", b'{"commit": 5}'), ("sessions.json", b"[5]"), ("sessions.json", b'[{"plugins": [1]}]'),
 ]  # fmt: skip
 
 
@@ -190,7 +195,7 @@ def test_what_once_was_read_and_failed_later_is_named(run: Run, name: str, conte
     reads = {"config.json": "tree", "status.json": "status", "rows.jsonl": "rows"}
     read = getattr(run.trials()[0], reads[name]) if name in reads else None
     with pytest.raises(ConfigError, match="is damaged") as caught:
-        (read or {"population.json": run.generations, "environment.json": run.environment}[name])()
+        (read or (run.generations if name == "population.json" else run.environments))()
     assert str(path) in str(caught.value)
 
 

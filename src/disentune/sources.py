@@ -1,0 +1,110 @@
+"""Hashes of the code that makes rows: our own, and that of a user's plug-ins. Reads files and imports nothing."""
+
+import ast
+import hashlib
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+OWN = Path(__file__).parent
+INSTALLED = ("site-packages", "dist-packages")
+"""Folders of packages that know nothing of each other."""
+
+
+def own_source() -> str:
+    """Of every module of this package, by name and content."""
+    files = sorted(OWN.rglob("*.py"))
+    return _hash(b"".join(f"{file.relative_to(OWN)} {_hash(file.read_bytes())}\n".encode() for file in files))
+
+
+def plugin_sources(plugins: Iterable[str]) -> dict[str, str]:
+    """Hashes by module of plug-ins that are named by their import paths, `my_package.my_vae:FRAMEWORK`: the plug-in's
+    module and what it imports from its own package or, where that is not installed, from the folder beside it."""
+    found: dict[str, str] = {}
+    for plugin in plugins:
+        if module := _located(plugin.partition(":")[0]):
+            _take_in(module, found)
+    return dict(sorted(found.items()))
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+class _Module(NamedTuple):
+    name: str
+    file: Path
+
+    @property
+    def is_package(self) -> bool:
+        return self.file.name == "__init__.py"
+
+    @property
+    def root(self) -> Path:
+        """The folder that holds its outermost package."""
+        return self.file.parents[self.name.count(".") + self.is_package]
+
+    def knows(self, name: str) -> bool:
+        """Whether a module of this name can be a part of the plug-in."""
+        top = name.partition(".")[0]
+        return top == self.name.partition(".")[0] or (self.root.name not in INSTALLED and top != OWN.name)
+
+
+def _located(name: str) -> _Module | None:
+    """Where it was imported from, or would be."""
+    imported = getattr(sys.modules.get(name), "__file__", None)
+    if name.partition(".")[0] == OWN.name:  # our own hash has it
+        return None
+    places = [_Module(name, Path(imported))] if imported else []
+    return next(filter(None, (*places, *(_below(Path(root or os.getcwd()), name) for root in (*sys.path, "")))), None)
+
+
+def _below(root: Path, name: str) -> _Module | None:
+    base = root.joinpath(*name.split("."))
+    files = (base / "__init__.py", base.with_name(f"{base.name}.py"))
+    return next((_Module(name, file) for file in files if file.is_file()), None)
+
+
+def _take_in(module: _Module, found: dict[str, str]) -> None:
+    around = [_below(module.root, name) for name in _with_packages(module.name)]
+    waiting = [*filter(None, around), module]
+    while waiting:
+        one = waiting.pop()
+        if one.name in found:
+            continue
+        with suppress(OSError, SyntaxError, ValueError):  # no source that can be read leads to no other
+            data = one.file.read_bytes()
+            found[one.name] = _hash(data)
+            names = {name for name in _imports(ast.parse(data), one) if one.knows(name)}
+            waiting += filter(None, (_below(one.root, name) for name in sorted(names)))
+
+
+def _imports(tree: ast.AST, module: _Module) -> Iterator[str]:
+    """Names of all that may be a module in its imports, at any depth, with the packages around each."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{_base(node, module)}.{alias.name}".strip(".") for alias in node.names]
+        else:
+            continue
+        for name in names:
+            yield from _with_packages(name)
+
+
+def _with_packages(name: str) -> list[str]:
+    """`a`, `a.b` and `a.b.c` of the last."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
+
+
+def _base(node: ast.ImportFrom, module: _Module) -> str:
+    """The package that `from ... import` names, dots counted from the module's own."""
+    if not node.level:
+        return node.module or ""
+    around = module.name.split(".")
+    around = around[: len(around) + module.is_package - node.level]
+    return ".".join([*around, *([node.module] if node.module else [])])
