@@ -155,6 +155,16 @@ def test_optuna_is_told_the_mean_over_seeds(tmp_path):
             assert trial.value == pytest.approx(sum(last[one.id] for one in replicates) / 2)
 
 
+def test_optuna_is_given_the_values_where_trials_end_between_two_evaluations(tmp_path):
+    path, run = sweep_file(tmp_path, "optuna"), Run(tmp_path / "runs" / "tiny" / "main")
+    planner = simulate(run, path, np.random.default_rng(0), overrides=["stop.steps=7", "training.log_every=2"])
+    ends = {record.trial_id: (record.step_of("mig"), record.last()["metrics"]["mig"]) for record in read(run).records}
+    assert {step for step, _ in ends.values()} == {7}
+    for arm, study in planner.studies.items():
+        for trial, replicates in zip(study.trials, planner._points[arm], strict=True):
+            assert trial.value == pytest.approx(sum(ends[one.id][1] for one in replicates) / 2)
+
+
 # ---- seeds of a point
 
 

@@ -387,18 +387,29 @@ class Planner:
         values = [value for trial in trials if (value := self._value(trial, step)) is not None]
         sound = all(trial.status.state == "done" for trial in trials) and all(map(math.isfinite, values))
         complete = bool(values) and (step is not None or len(values) == len(trials))
-        study.tell(sum(values) / len(values) if sound and complete else None, step or 0, stopped=step is not None)
+        study.tell(sum(values) / len(values) if sound and complete else None, step or 0, step is not None)
         return True
 
     def _value(self, trial: Trial, step: int | None) -> float | None:
         """A trial's result at a step, or at the end of its training; None where it has none."""
         objective, values = self.settings.objective, trial.history.values
         assert objective is not None
+        values = {**values, **self._end_value(trial)} if step is None else values
         last = max(values, default=None) if step is None else step
         if last not in values:
             return None
         oriented = values[last] if objective.at == "last" else max(values[at] for at in values if at <= last)
         return oriented if objective.mode == "max" else -oriented
+
+    def _end_value(self, trial: Trial) -> dict[int, float]:
+        """The objective where the trial ended, if that was between two evaluations. It is in no history: a trial that
+        later continues is judged by what a trial that was never stopped has."""
+        end, found, objective = trial.folder.end(), History(), self.settings.objective
+        assert objective is not None
+        is_last = end is not None and end["step"] >= max(trial.history.values, default=0)
+        if end is not None and is_last and objective.metric in end["metrics"]:
+            found.add(end["step"], end["metrics"][objective.metric], objective.mode)
+        return found.values
 
     # population based training
 
