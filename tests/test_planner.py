@@ -2,6 +2,7 @@
 
 import errno
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,6 +64,20 @@ def test_schedulers_stop_some_trials_and_not_others(tmp_path):
         assert all(status.cause.startswith(f"scheduler.{scheduler}: stopped at step") for status in stopped)
         for folder in run.trials():
             assert folder.rows()[-1]["step"] == folder.status().step
+
+
+@pytest.mark.parametrize(("scheduler", "first", "second"), [("median", 3, 6), ("pbt", 3, 6)])
+def test_a_trial_of_a_billion_steps_is_handed_out_to_its_next_milestone(tmp_path, scheduler, first, second):
+    path = sweep_file(tmp_path, "grid", scheduler)
+    path.write_text(path.read_text().replace("steps: 12,", "steps: 1_000_000_000,"))
+    run = Run(tmp_path / "runs" / "tiny" / "main")
+    planner = Planner(run, read_sweep(path), "session")
+    trial = next(iter(planner.trials.values()))
+    assert planner._allowed(trial) == first
+    trial.status = replace(trial.status, step=4)
+    assert planner._allowed(trial) == second
+    trial.status = replace(trial.status, step=10**9 - 1)
+    assert planner._allowed(trial) == 10**9
 
 
 def test_a_population_copies_weights_and_changes_values(tmp_path):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -137,9 +138,22 @@ def test_milestones_are_the_rungs_on_steps_that_report(trial_with):
     trial = trial_with(training__steps=1000, evaluation__every=50)
     assert milestones(Asha(name="asha", grace=50, reduction=3), trial, "mig") == [50, 150, 450]
     assert milestones(Asha(name="asha", grace=50, reduction=2.5), trial, "mig") == [50, 150, 350, 800]
-    assert milestones(Median(name="median", grace=900), trial, "mig") == [900, 950]
-    assert milestones(Pbt(name="pbt", every=400, keys=["framework.beta"]), trial, "mig") == [400, 800]
-    assert milestones(NoScheduler(), trial, "mig") == []
+    assert list(milestones(Median(name="median", grace=900), trial, "mig")) == [900, 950]
+    assert list(milestones(Pbt(name="pbt", every=400, keys=["framework.beta"]), trial, "mig")) == [400, 800]
+    assert list(milestones(NoScheduler(), trial, "mig")) == []
+
+
+@pytest.mark.parametrize(
+    "scheduler", [Median(name="median", grace=1), Pbt(name="pbt", every=1, keys=["framework.beta"])]
+)
+def test_milestones_of_millions_of_steps_take_no_memory(trial_with, scheduler):
+    trial = trial_with(training__steps=10**7, training__log_every=1)
+    tracemalloc.start()
+    found = milestones(scheduler, trial, "loss")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1e6
+    assert (found[0], found[-1], len(found)) == (1, 10**7 - 1, 10**7 - 1)
 
 
 PBT = Pbt(name="pbt", every=10, keys=["framework.beta"], quantile=0.25)

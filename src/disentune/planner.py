@@ -2,6 +2,7 @@
 
 import math
 import time
+from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -41,7 +42,7 @@ class Trial:
     siblings: "list[Trial]"
     """The trials of the same point, itself included."""
     history: History = field(default_factory=History)
-    milestones: list[int] = field(default_factory=list)
+    milestones: Sequence[int] = ()
     overrides: dict[str, Any] = field(default_factory=dict)
     inherited: int = 0
     """Step at which it last took over another trial's weights."""
@@ -218,7 +219,8 @@ class Planner:
                 self._close(trial, "done", f"scheduler.{self.settings.scheduler.name}: stopped at step {at}")
             if decision != "go":
                 return None
-        return next((step for step in trial.milestones if at < step < last), last)
+        ahead = bisect(trial.milestones, at)
+        return min(trial.milestones[ahead], last) if ahead < len(trial.milestones) else last
 
     def _decide(self, trial: Trial, step: int) -> str:
         """Points are judged within their arm: arms are compared by the reader, not cut against each other. What was

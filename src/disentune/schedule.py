@@ -56,8 +56,9 @@ def _mean(values: Sequence[float]) -> float:
     return -math.inf if math.isnan(mean) else mean  # of infinities of both signs
 
 
-def milestones(scheduler: Any, config: TrialConfig, metric: str) -> list[int]:
-    """Steps below the end at which a trial stops to be judged, on steps that report the metric."""
+def milestones(scheduler: Any, config: TrialConfig, metric: str) -> Sequence[int]:
+    """Steps below the end at which a trial stops to be judged, on steps that report the metric; in order. There may be
+    a billion of them, so regular ones are a range."""
     steps, interval = config.training.steps, config.reporting_interval(metric)
     if isinstance(scheduler, Asha):
         rungs, rung = [], float(scheduler.grace)
@@ -66,10 +67,10 @@ def milestones(scheduler: Any, config: TrialConfig, metric: str) -> list[int]:
             rung *= scheduler.reduction
         return [rung for rung in dict.fromkeys(rungs) if rung < steps]
     if isinstance(scheduler, Median):
-        return list(range(scheduler.grace, steps, interval))
+        return range(scheduler.grace, steps, interval)
     if isinstance(scheduler, Pbt):
-        return list(range(scheduler.every, steps, scheduler.every))
-    return []
+        return range(scheduler.every, steps, scheduler.every)
+    return range(0)
 
 
 def verdict(scheduler: Asha | Median, point: Replicates, before: Sequence[Replicates], step: int) -> Verdict:

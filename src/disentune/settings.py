@@ -60,7 +60,7 @@ class Asha(Frozen):
 
     name: Literal["asha"]
     grace: Count = Field(ge=1, description="steps before the first cut")
-    reduction: float = Field(3, gt=1)
+    reduction: float = Field(3, ge=1.1, description="of each rung, one trial in so many continues")
 
 
 class Median(Frozen):
@@ -154,7 +154,7 @@ class Retries(Frozen):
     memory: Count = Field(1, ge=0, description="out of memory, GPU or host; goes on alone on a whole GPU")
     lost: Count = Field(3, ge=0, description="its worker vanished, in a row without a new checkpoint; its node lives")
     hang: Count = Field(1, ge=0, description="no training step was finished for `hang_after_s`")
-    hang_after_s: float = Field(1800, gt=0, description="must be longer than the longest evaluation")
+    hang_after_s: float = Field(1800, gt=0, le=1e9, description="must be longer than the longest evaluation")
 
     def allow(self, cause: Cause, times: int) -> bool:
         """Whether a trial goes on after a cause has met it so many times."""

@@ -25,7 +25,7 @@ class Params(Frozen):
     loss: Literal["mse", "mae", "bce", "normal"] = "mse"
     kernel: Literal["box", "gaussian"] = "box"
     radius: Count = Field(ge=1)
-    alpha: float = Field(ge=0)
+    alpha: float = Field(ge=0, le=1e30)  # float32 holds 3e38
 
 
 def blur_matrix(size: int, kernel: str, radius: int) -> np.ndarray:
