@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disentune import cli, load
+from disentune import cli, load, terminal
 from disentune.data import store
 from disentune.ledger import Run
 from simulator import simulate, sweep_file
@@ -38,6 +38,16 @@ def test_plan_as_json_has_exactly_its_keys(disentune):
         "arms": [{"name": name, "trials": 6} for name in ("overlapping", "adversarial", "rescued")],
         "problems": [],
     }
+
+
+def test_a_plan_that_takes_a_while_says_how_far_it_is_on_standard_error(disentune, monkeypatch):
+    monkeypatch.setattr(terminal, "QUIET_S", math.inf)
+    assert disentune("plan", QUICKSTART)[2] == ""
+    monkeypatch.setattr(terminal, "QUIET_S", 0.0)
+    code, out, err = disentune("plan", QUICKSTART, "--json")
+    assert code == 0
+    assert json.loads(out)["trials"] == 18
+    assert "checking points: 0%" in err
 
 
 def test_plan_as_json_lists_problems_and_exits_with_2(disentune, tmp_path):

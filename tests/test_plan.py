@@ -428,6 +428,20 @@ def test_a_probe_takes_few_steps_and_one_step_is_enough(sweep, run, monkeypatch,
     assert cost(read, make_plan(read, run), probe=True).seconds > 0
 
 
+def test_arms_that_differ_by_a_weight_of_the_loss_are_built_once(sweep, run, monkeypatch):
+    built, build = [], plan.Training.__init__
+    monkeypatch.setattr(plan.Training, "__init__", lambda self, config: (built.append(config), build(self, config))[1])
+    arms = {f"a{number}": {"framework.beta": number + 0.5} for number in range(20)}
+    read = sweep(arms | {"wide": {"model.width": 16}})
+    planned = make_plan(read, run)
+    small, wide = (make_plan(sweep({"one": one}), run) for one in ({}, {"model.width": 16}))
+    expected = 20 * cost(sweep({"one": {}}), small, probe=False).disk
+    expected += cost(sweep({"one": {"model.width": 16}}), wide, probe=False).disk
+    built.clear()
+    assert cost(read, planned, probe=False).disk == expected
+    assert len(built) == 2
+
+
 def test_what_is_done_costs_no_time(sweep, run, untouched_torch):
     read = sweep(GRID)
     ran(run, read, *[("done", 40)] * 4)

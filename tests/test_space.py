@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disentune import documents, space
-from disentune.config import Invalid
+from disentune.config import Invalid, TrialConfig
 from disentune.errors import ConfigError
+from disentune.inspection import worlds_of
+from disentune.ledger import Run
+from disentune.plan import make_plan
 from disentune.plugin import Catalogue
 from disentune.sweepfile import Domain, read_sweep
 
@@ -572,3 +575,60 @@ def test_two_arms_may_not_fill_one_column_by_different_plugins(own_module, refus
     (text,) = refusal(arms)
     assert "'part' comes from 'own_arms:OTHER' in arm 'b' and from a loss in another trial" in text
     space.check(sweep({"one": {"evaluation.metrics": ["own_arms:METRIC"]}, "two": {"evaluation.metrics": []}}))
+
+
+# ---- values that no machine can use
+
+
+@pytest.mark.parametrize(
+    ("arm", "keys", "text"),
+    [
+        ({}, {"scheduler": {"name": "asha", "grace": 200, "reduction": 1.0000000000001}, "objective": MIG},
+         "scheduler.reduction: must be >= 1.1, got 1.0000000000001"),
+        ({"training.threads": 10**10}, {}, "training.threads: must be <= 1024, got 10000000000"),
+        ({"recon": {"name": "overlap", "radius": 3, "alpha": 1e300}}, {}, "recon.alpha: must be <= 1e+30, got 1e+300"),
+        ({}, {"retries": {"hang_after_s": 1e300}}, "retries.hang_after_s: must be <= 1e+09, got 1e+300"),
+    ],
+)  # fmt: skip
+def test_a_value_that_would_hang_or_crash_a_run_is_refused_with_its_line(refusal, arm, keys, text):
+    assert refusal({"all": arm}, **keys) == [text]
+
+
+# ---- large sweeps
+
+
+def test_every_point_of_a_sweep_is_parsed_once(tmp_path, sweep, monkeypatch):
+    parsed, parse = [], TrialConfig.parse
+    monkeypatch.setattr(TrialConfig, "parse", lambda tree: (parsed.append(tree), parse(tree))[1])
+    made = sweep({"all": {"framework.beta": {"grid": list(range(1, 51))}}}, seeds=2)
+    space.check(made)
+    assert len(parsed) == 50
+    planned = make_plan(made, Run(tmp_path / "runs" / "demo" / "main"))
+    assert planned.trials == 100
+    assert [point.config.seed for point in space.points(made)] == [0] * 50 + [1] * 50
+    assert len(worlds_of(made)) == 1
+    assert len(parsed) == 50
+
+
+def test_a_list_of_points_that_is_changed_leaves_the_sweep_as_it_was(sweep):
+    made = sweep({"all": {"framework.beta": {"grid": [1, 2]}}})
+    space.points(made).clear()
+    assert len(space.points(made)) == 2
+
+
+def test_a_config_is_the_same_whether_its_sections_were_met_before(trial_with):
+    """1, 1.0 and true are equal in Python, and yet other values."""
+    first = trial_with(framework__beta=1, training__compile=True)
+    again = trial_with(framework__beta=1, training__compile=True)
+    assert again.id == first.id
+    with pytest.raises(Invalid, match=r"training\.compile: must be true or false"):
+        trial_with(training__compile=1)
+    with pytest.raises(Invalid, match=r"training\.steps: must be a whole number"):
+        trial_with(training__steps=True)
+
+
+def test_progress_is_told_while_points_are_checked(sweep):
+    told = []
+    made = sweep({"all": {"framework.beta": {"grid": [1, 2, 3]}}})
+    space.check(made, lambda *news: told.append(news))
+    assert told == [("checking points", done, 3) for done in range(3)]

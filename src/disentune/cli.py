@@ -30,6 +30,7 @@ from disentune.terminal import (
     Storage,
     err,
     out,
+    patient_progress,
     print_json,
     progress_bar,
     shown,
@@ -193,7 +194,7 @@ def _wanted(sweep: Any, run: Any, only: str | None, limit: int | None) -> Callab
         return {id for id, folder in run.known_trials("status.json").items() if folder.status().final}
 
     def wanted(point: Any) -> bool:
-        if not selection({**point.config.tree(), "arm": point.arms}):
+        if only and not selection({**point.config.tree(), "arm": point.arms}):
             return False
         if limit is None or point.config.id in taken:
             return True
@@ -249,7 +250,8 @@ def plan(
     from disentune.plan import cost, unprepared
 
     try:
-        read = space.read(sweep, set_ or ())
+        with patient_progress() as say:
+            read = space.read(sweep, set_ or (), say)
         run = _run_folder(storage, read.name, name)
         planned = _planned(read, run, only, limit)
         missing = unprepared(planned)
@@ -260,7 +262,8 @@ def plan(
             print_json(_unplannable(sweep, error))
             raise typer.Exit(2) from None
         raise
-    estimate = cost(read, planned, probe) if probe or not as_json else None
+    with patient_progress() as say:
+        estimate = cost(read, planned, probe, say) if probe or not as_json else None
     if as_json:
         timing = {"seconds": estimate.seconds, "disk_bytes": estimate.disk} if estimate else {}
         print_json(planned.as_json() | timing)
@@ -315,7 +318,8 @@ def run(
     """
     from disentune import space
 
-    read = space.read(sweep, set_ or ())
+    with patient_progress() as say:
+        read = space.read(sweep, set_ or (), say)
     _run(_run_folder(storage, read.name, name), read, only, limit, address, retry_failed)
 
 
@@ -340,7 +344,8 @@ def resume(
 def _planned(sweep: Any, run: Any, only: str | None, limit: int | None, retry_failed: bool = False) -> Any:
     from disentune.plan import make_plan
 
-    planned = make_plan(sweep, run, _wanted(sweep, run, only, limit), retry_failed)
+    with patient_progress() as say:
+        planned = make_plan(sweep, run, _wanted(sweep, run, only, limit), retry_failed, say)
     if only and not limit and not planned.trials:
         raise ConfigError(f"--only {only}: no trial of the sweep is selected")
     return planned
@@ -356,7 +361,9 @@ def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str
     place = connection(sweep.settings.wandb, sweep.name, run.name)
     planned = _planned(sweep, run, only, limit, retry_failed)
     missing = unprepared(planned) if not address else []  # else each node prepares its own
-    _show_plan(planned, cost(sweep, planned, probe=False), run, sweep)
+    with patient_progress() as say:
+        estimate = cost(sweep, planned, probe=False, say=say)
+    _show_plan(planned, estimate, run, sweep)
     assert_writable(run.path)
     _prepare_data(missing)
     if place is not None:

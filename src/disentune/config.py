@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -43,7 +43,7 @@ class Training(Frozen):
     batch_size: Count = Field(ge=1, le=10**6, description="images, or pairs of images, a step")
     learning_rate: float = Field(gt=0)
     log_every: Count = Field(100, ge=1, description="steps between rows of losses")
-    threads: Count = Field(1, ge=1, description="CPU threads; another number gives other bits")
+    threads: Count = Field(1, ge=1, le=1024, description="CPU threads; another number gives other bits")
     device: Literal["cpu", "cuda"] = "cpu"
     compile: bool = Field(False, description="torch.compile the networks: other bits; pays from about 5000 steps on")
 
@@ -223,7 +223,7 @@ class TrialConfig:
         named = {key: _named(plugins, tree.get(key, {}), key, mistakes) for key, plugins in PLUGIN_SECTIONS.items()}
         of_dataset = [mistake.key.startswith("dataset.") for mistake in mistakes]
         mistakes = [_with_shared_keys(m, Pixels) if own else m for m, own in zip(mistakes, of_dataset, strict=True)]
-        plain = {key: validated(kind, tree.get(key, {}), key, mistakes) for key, kind in PLAIN_SECTIONS.items()}
+        plain = {key: _plain(kind, tree.get(key, {}), key, mistakes) for key, kind in PLAIN_SECTIONS.items()}
         metrics = _metrics(plain["evaluation"], mistakes)
         scale = _one_of("loss_scale", tree.get("loss_scale"), LOSS_SCALES, mistakes)
         seed = tree.get("seed")
@@ -289,7 +289,11 @@ def _split_pixels(section: Any, mistakes: list[Mistake]) -> tuple[Pixels | None,
         return Pixels(), section
     own = {key: value for key, value in section.items() if key in Pixels.model_fields}
     rest = {key: value for key, value in section.items() if key not in own}
-    return validated(Pixels, own, "dataset", mistakes), rest
+    return _plain(Pixels, own, "dataset", mistakes), rest
+
+
+def _plain(kind: type[Frozen], section: Any, prefix: str, mistakes: list[Mistake]) -> Any:
+    return _once(kind, prefix, section, mistakes, lambda found: validated(kind, section, prefix, found))
 
 
 def _named(catalogue: Catalogue, section: Any, prefix: str, mistakes: list[Mistake]) -> Named | None:
@@ -306,6 +310,30 @@ def _named(catalogue: Catalogue, section: Any, prefix: str, mistakes: list[Mista
     except ValueError as error:
         mistakes.append(Mistake(f"{prefix}.name", str(error)))
         return None
+    return _once(plugin, prefix, section, mistakes, lambda found: _with_params(plugin, name, section, prefix, found))
+
+
+MOST_REMEMBERED = 10_000
+_remembered: dict[tuple[int, str, str], tuple[Any, Any]] = {}
+
+
+def _once(kind: Any, prefix: str, section: Any, mistakes: list[Mistake], read: Callable[[list[Mistake]], Any]) -> Any:
+    """What `read` makes of a section for a plug-in or class; the points of a sweep have most of their sections in
+    common. Only a section without mistakes is remembered."""
+    key = id(kind), prefix, repr(section)  # which tells 1 from 1.0 and from true
+    if key in _remembered:
+        return _remembered[key][1]
+    found: list[Mistake] = []
+    value = read(found)
+    mistakes += found
+    if len(_remembered) >= MOST_REMEMBERED:
+        _remembered.clear()
+    if not found:
+        _remembered[key] = kind, value  # `kind` keeps its id from being another's
+    return value
+
+
+def _with_params(plugin: Any, name: str, section: Mapping[str, Any], prefix: str, mistakes: list[Mistake]) -> Any:
     tree = _without_name(section)
     schedules = _schedules(plugin, tree, prefix, mistakes) if prefix == "framework" else {}
     params = _checked(plugin.params, tree, schedules, prefix, mistakes)

@@ -55,8 +55,13 @@ def worlds_of(sweep: SweepFile) -> list[Seen]:
     """Each data set and loss of a sweep once, in the sweep's order; of a model-based search the ends of its domains."""
     arms: dict[str, dict[str, None]] = {}
     configs: dict[str, TrialConfig] = {}
-    for arm, config in _configs(sweep):
-        key = json.dumps(_world(config), sort_keys=True)
+    keys: dict[tuple[int, int, int], str] = {}
+    points = list(_configs(sweep))  # all of them alive, so that an id is of one section only
+    for arm, config in points:
+        sections = id(config.dataset), id(config.pixels), id(config.recon)
+        if sections not in keys:
+            keys[sections] = json.dumps(_world(config), sort_keys=True)
+        key = keys[sections]
         configs.setdefault(key, config)
         arms.setdefault(key, {})[arm] = None
     titles = _titles([*configs.values()])
@@ -64,10 +69,11 @@ def worlds_of(sweep: SweepFile) -> list[Seen]:
 
 
 def _configs(sweep: SweepFile) -> Iterator[tuple[str, TrialConfig]]:
-    suggested = isinstance(sweep.settings.search, OptunaSearch)
+    if not isinstance(sweep.settings.search, OptunaSearch):
+        yield from space.unseeded(sweep)
+        return
     for arm in sweep.arms:
-        flats = space.corners(sweep, arm) if suggested else space.arm_points(sweep, arm)
-        yield from ((arm, space.trial_config(flat, 0)) for flat in flats)
+        yield from ((arm, space.trial_config(flat, 0)) for flat in space.corners(sweep, arm))
 
 
 def _world(config: TrialConfig) -> dict[str, Any]:
@@ -78,19 +84,29 @@ def _world(config: TrialConfig) -> dict[str, Any]:
 def _titles(configs: Sequence[TrialConfig]) -> list[str]:
     """Names, and what tells those of one name apart."""
     flats = [flattened(_world(config)) for config in configs]
-    return [", ".join([*_differing(flat, flats, "dataset"), *_differing(flat, flats, "recon")]) for flat in flats]
+    apart = {section: _differing(flats, section) for section in ("dataset", "recon")}
+    return [", ".join(word for section in apart for word in _words(flat, section, apart[section])) for flat in flats]
 
 
-def _differing(flat: Mapping[str, Any], flats: Sequence[Mapping[str, Any]], section: str) -> Iterator[str]:
-    alike = [other for other in flats if other[f"{section}.name"] == flat[f"{section}.name"]]
-    yield str(flat[f"{section}.name"])
+def _differing(flats: Sequence[Mapping[str, Any]], section: str) -> dict[str, set[str]]:
+    """By name of the plug-in, the keys in which worlds of that name differ."""
+    alike: dict[str, list[Mapping[str, Any]]] = {}
+    for flat in flats:
+        alike.setdefault(flat[f"{section}.name"], []).append(flat)
+    keys = {name: dict.fromkeys(key for flat in some for key in flat) for name, some in alike.items()}
+    return {
+        name: {key for key in keys[name] if any(flat.get(key) != some[0].get(key) for flat in some)}
+        for name, some in alike.items()
+    }
+
+
+def _words(flat: Mapping[str, Any], section: str, apart: Mapping[str, set[str]]) -> Iterator[str]:
+    name = flat[f"{section}.name"]
+    yield str(name)
     for key, value in flat.items():
-        if key.startswith(f"{section}.") and any(other.get(key) != value for other in alike):
-            yield (
-                f"{key.rsplit('.', 1)[-1]} {value:g}"
-                if isinstance(value, float)
-                else f"{key.rsplit('.', 1)[-1]} {value}"
-            )
+        if key.startswith(f"{section}.") and key in apart[name]:
+            last = key.rsplit(".", 1)[-1]
+            yield f"{last} {value:g}" if isinstance(value, float) else f"{last} {value}"
 
 
 def world_asked(dataset: str, recon: str, sets: Iterable[str]) -> Seen:

@@ -3,6 +3,7 @@
 import itertools
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -53,18 +54,22 @@ class Plan:
 
 
 def make_plan(
-    sweep: SweepFile, run: Run, wanted: Callable[[Point], bool] = lambda point: True, retry_failed: bool = False
+    sweep: SweepFile,
+    run: Run,
+    wanted: Callable[[Point], bool] = lambda point: True,
+    retry_failed: bool = False,
+    say: space.Say = lambda what, done, total: None,
 ) -> Plan:
     """Checks every point, then compares the sweep with the ledger. Raises ConfigError with every problem."""
     use_root(sweep.settings.data.root)
-    space.check(sweep)
+    space.check(sweep, say)
     folders = run.known_trials("config.json", "status.json", "rows.jsonl")
     statuses = _sound_statuses(folders)
     if retry_failed:
         statuses = {id: replace(s, state="pending") if s.state == "failed" else s for id, s in statuses.items()}
     if isinstance(sweep.settings.search, OptunaSearch):
         return _suggested_plan(sweep, run, folders, statuses)
-    asked = space.points(sweep)
+    asked = space.points(sweep, say)
     _refuse_changed_meaning(sweep, run, folders, [point.config for point in asked])
     _refuse_other_contents([point.config for point in asked], statuses)
     points = [point for point in asked if wanted(point)]
@@ -76,7 +81,8 @@ def make_plan(
         if not is_final(status, config.training.steps, sweep.settings)
     }
     done = len(begun) - len(continuing)
-    arms = {arm: sum(arm in point.arms for point in points) for arm in sweep.arms}
+    counts = Counter(arm for point in points for arm in point.arms)
+    arms = {arm: counts[arm] for arm in sweep.arms}
     new = len(points) - done - len(continuing)
     finished = {config.id for config, _ in begun} - continuing.keys()
     sources = _sources(point.config for point in points if point.config.id not in finished)
@@ -258,22 +264,36 @@ class Cost:
     disk: int
 
 
-def cost(sweep: SweepFile, plan: Plan, probe: bool) -> Cost:
+def cost(sweep: SweepFile, plan: Plan, probe: bool, say: space.Say = lambda what, done, total: None) -> Cost:
     """Disk from the size of one checkpoint of each arm; time by training a few steps and scoring once, if asked."""
     share = (plan.new + len(plan.continuing)) / max(plan.trials, 1)
     kept = 1 + (sweep.settings.objective is not None)  # a finished trial keeps its last and its best
     seconds, disk = 0.0, 0.0
-    for arm, trials in plan.arms.items():
+    sizes: dict[str, int] = {}
+    for done, (arm, trials) in enumerate(plan.arms.items()):
+        say("measuring arms", done, len(plan.arms))
         flats = itertools.islice(space.corners(sweep, arm), 1)
         config = space.trial_config(next(flats) | {"training.device": "cpu"}, 0)
+        alike = _built_alike(config)
         try:
-            training = Training(config) if probe or not _sources([config]) else None  # else data may be missing
-            disk += trials * _checkpoint_size(training.model if training else built_model(config)) * kept
-            seconds += trials * _trial_seconds(training) if probe and training else 0
+            if probe or alike not in sizes:
+                training = Training(config) if probe or not _sources([config]) else None  # else data may be missing
+                sizes[alike] = _checkpoint_size(training.model if training else built_model(config))
+                seconds += trials * _trial_seconds(training) if probe and training else 0
         except Exception as error:  # a model too large, or a user's own plug-in, may fail in any way
             text = f"arms.{arm}: its first trial fails here: {_first_line(error)}"
             raise ConfigError(f"{sweep.file} cannot run", [Problem(sweep.where[f"arms.{arm}"], text)]) from error
+        disk += trials * sizes[alike] * kept
     return Cost(seconds * share if probe else None, int(disk))
+
+
+def _built_alike(config: TrialConfig) -> str:
+    """Equal for trials that only differ by weights of the loss and the like: one of many such arms is built."""
+    tree = config.tree()
+    numbers = {f"framework.{key}" for key, value in tree["framework"].items() if isinstance(value, float)}
+    numbers |= {f"recon.{key}" for key, value in tree["recon"].items() if isinstance(value, float)}
+    numbers |= {"training.learning_rate", "training.steps", "training.log_every"}
+    return repr({key: value for key, value in flattened(tree).items() if key not in numbers})
 
 
 def _first_line(error: Exception) -> str:

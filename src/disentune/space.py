@@ -3,8 +3,9 @@
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ FINITE = ("grid", "choice", "int")
 
 Flat = dict[str, Any]
 """Dotted keys of one point, seed left out."""
+Say = Callable[[str, int, int], None]
+"""Receives what is being done, how many are done and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,11 @@ def arm_points(sweep: SweepFile, arm: str) -> Iterator[Flat]:
     search, arm_domains = sweep.settings.search, domains(sweep.arms[arm])
     crossed = _crossed(arm_domains, search)
     drawn = {key: domain for key, domain in arm_domains.items() if key not in crossed}
+    common = fixed(sweep, arm)
     for number in range(search.points if isinstance(search, RandomSearch) else 1):
         values = {key: draw(domain, search.seed, key, number) for key, domain in drawn.items()}  # type: ignore[union-attr]
         for combination in _product(crossed):
-            yield fixed(sweep, arm) | values | combination
+            yield common | values | combination
 
 
 def corners(sweep: SweepFile, arm: str) -> Iterator[Flat]:
@@ -126,16 +130,31 @@ def trial_config(flat: Mapping[str, Any], seed: int) -> TrialConfig:
 # ---- the whole sweep
 
 
-def points(sweep: SweepFile) -> list[Point]:
+def points(sweep: SweepFile, say: Say = lambda what, done, total: None) -> list[Point]:
     """All trials of a grid or random search, a seed at a time; a config that two arms ask for runs once."""
+    if "points" not in sweep.known:
+        sweep.known["points"] = _points(sweep, say)
+    return list(sweep.known["points"])
+
+
+def _points(sweep: SweepFile, say: Say) -> list[Point]:
     arms_of: dict[str, list[str]] = {}
     configs: dict[str, TrialConfig] = {}
-    unseeded = [(arm, trial_config(flat, 0)) for arm in sweep.arms for flat in arm_points(sweep, arm)]
-    for seed, (arm, common) in itertools.product(sweep.seeds, unseeded):
+    seeded = list(itertools.product(sweep.seeds, unseeded(sweep)))
+    for done, (seed, (arm, common)) in enumerate(seeded):
+        say("counting trials", done, len(seeded))
         config = replace(common, seed=seed)
         configs.setdefault(config.id, config)
         arms_of.setdefault(config.id, []).append(arm)
     return [Point(config, tuple(dict.fromkeys(arms_of[id]))) for id, config in configs.items()]
+
+
+def unseeded(sweep: SweepFile) -> list[tuple[str, TrialConfig]]:
+    """Every point of a grid or random search with its arm, before seeds are crossed with it. Raises Invalid."""
+    if "unseeded" not in sweep.known:
+        parsed = [(arm, trial_config(flat, 0)) for arm in sweep.arms for flat in arm_points(sweep, arm)]
+        sweep.known["unseeded"] = parsed
+    return sweep.known["unseeded"]
 
 
 def steps_of_trials(sweep: SweepFile) -> list[int]:
@@ -157,12 +176,12 @@ def _identity_and_steps(tree: Flat) -> tuple[str, int]:
     return json.dumps(tree, sort_keys=True), training.steps
 
 
-def read(path: Path, overrides: Iterable[str] = ()) -> SweepFile:
+def read(path: Path, overrides: Iterable[str] = (), say: Say = lambda what, done, total: None) -> SweepFile:
     """A sweep of which every point is sound. Raises one ConfigError with the problems of its files and its points."""
     sweep, problems = parse_sweep(path, overrides)
     if problems:
         raise ConfigError(f"{sweep.file} cannot run", [*problems, *_problems_of_what_stands(sweep)])
-    check(sweep)
+    check(sweep, say)
     return sweep
 
 
@@ -174,17 +193,21 @@ def _problems_of_what_stands(sweep: SweepFile) -> Iterator[Problem]:
             yield from (_located(sweep, arm, mistake) for mistake in mistakes if _standing(entries, mistake.key))
 
 
-def check(sweep: SweepFile) -> None:
+def check(sweep: SweepFile, say: Say = lambda what, done, total: None) -> None:
     """Raises one ConfigError with every problem of every point, before anything is spent."""
-    problems = [*_search_problems(sweep)]
+    if "checked" in sweep.known:
+        return
+    problems, checked = [*_search_problems(sweep)], _Checked(sweep, say)
     if not problems:
-        owners: dict[str, str] = {}
         for arm in sweep.arms:
-            problems += _arm_problems(sweep, arm, owners)
+            problems += _arm_problems(checked, arm)
     if not problems:
         problems += _figure_problems(sweep)
     if problems:
         raise ConfigError(f"{sweep.file} cannot run", problems)
+    sweep.known["checked"] = True
+    if not isinstance(sweep.settings.search, OptunaSearch):
+        sweep.known["unseeded"] = checked.parsed
 
 
 def _search_problems(sweep: SweepFile) -> Iterator[Problem]:
@@ -248,18 +271,40 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _arm_problems(sweep: SweepFile, arm: str, owners: dict[str, str]) -> Iterator[Problem]:
-    """`owners` has the plug-in behind each column of the arms before, and takes in this arm's."""
-    search, candidates = sweep.settings.search, list[Iterable[Flat]]()
+@dataclass
+class _Checked:
+    """The points of a sweep that were found to be sound so far."""
+
+    sweep: SweepFile
+    say: Say
+    parsed: list[tuple[str, TrialConfig]] = field(default_factory=list)
+    owners: dict[str, str] = field(default_factory=dict)
+    """The plug-in behind each column of the table."""
+
+    @cached_property
+    def total(self) -> int:
+        return sum(_trials(self.sweep, arm) for arm in self.sweep.arms) // len(self.sweep.seeds)
+
+
+def _arm_problems(checked: _Checked, arm: str) -> Iterator[Problem]:
+    """Also takes in the points that are sound."""
+    sweep, search = checked.sweep, checked.sweep.settings.search
     if not isinstance(search, GridSearch):  # which visits every corner
-        candidates.append(corners(sweep, arm))
+        yield from _problems_of(checked, arm, corners(sweep, arm), is_trial=False)
     if not isinstance(search, OptunaSearch):
-        candidates.append(arm_points(sweep, arm))
-    for flat in itertools.chain(*candidates):
+        yield from _problems_of(checked, arm, arm_points(sweep, arm), is_trial=True)
+
+
+def _problems_of(checked: _Checked, arm: str, flats: Iterable[Flat], is_trial: bool) -> Iterator[Problem]:
+    sweep = checked.sweep
+    for flat in flats:
+        checked.say("checking points", len(checked.parsed), checked.total)
         try:
             config = trial_config(flat, 0)
+            if is_trial:
+                checked.parsed.append((arm, config))
             yield from _setting_problems(sweep, arm, config)
-            yield from (_located(sweep, arm, mistake) for mistake in _mixed_columns(arm, config, owners))
+            yield from (_located(sweep, arm, mistake) for mistake in _mixed_columns(arm, config, checked.owners))
         except Invalid as invalid:
             yield from (_located(sweep, arm, mistake) for mistake in invalid.mistakes)
 

@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,6 +62,29 @@ def progress_bar() -> Iterator["_Bars | _Lines"]:
             yield _Bars(bar)
     else:
         yield _Lines()
+
+
+QUIET_S = 2.0
+"""Nothing is said of what takes less."""
+
+
+@contextmanager
+def patient_progress() -> Iterator["_Patient"]:
+    """As `progress_bar`, but silent unless the work takes a while."""
+    with ExitStack() as stack:
+        yield _Patient(stack)
+
+
+class _Patient:
+    def __init__(self, stack: ExitStack):
+        self.stack, self.began = stack, time.monotonic()
+        self.say: _Bars | _Lines | None = None
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        if self.say is None and time.monotonic() - self.began >= QUIET_S:
+            self.say = self.stack.enter_context(progress_bar())
+        if self.say is not None:
+            self.say(what, done, total)
 
 
 class _Bars:
