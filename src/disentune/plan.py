@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from disentune import process, space
-from disentune.config import TrialConfig, changed_keys
+from disentune.config import TrialConfig, changed_keys, flattened
 from disentune.data.preparing import assert_obtainable
 from disentune.data.store import about_of, is_root_set, root, use_root
 from disentune.data.stored import contents
