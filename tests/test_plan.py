@@ -364,6 +364,8 @@ def test_a_search_under_a_changed_default_is_refused_by_key(sweep, run, monkeypa
     searched(run, read, *SEARCHED)
     default = Training.model_fields["threads"].default
     monkeypatch.setattr(Training.model_fields["threads"], "default", default + 1)
+    monkeypatch.setattr("disentune.config._remembered", {})  # of the process with the old default
+    read = sweep(SPACE, search=optuna(5), objective=MIG)
     try:
         Training.model_rebuild(force=True)
         words = refusal(read, run)
@@ -372,7 +374,7 @@ def test_a_search_under_a_changed_default_is_refused_by_key(sweep, run, monkeypa
         Training.model_rebuild(force=True)
     assert f"training.threads was {default}, is {default + 1}" in words
     assert "6 trial(s)" in words
-    assert make_plan(read, run).done == 6
+    assert make_plan(sweep(SPACE, search=optuna(5), objective=MIG), run).done == 6
 
 
 @pytest.mark.parametrize("lost", [0, 1, 5, 10**6])
