@@ -18,12 +18,19 @@ from simulator import simulate, sweep_file
 QUICKSTART = Path(__file__).parents[1] / "sweeps" / "quickstart.yaml"
 
 
+@pytest.fixture(scope="module")
+def carried_out(tmp_path_factory):
+    """The folder of a small sweep that has ended; to be copied."""
+    folder = tmp_path_factory.mktemp("carried_out")
+    simulate(Run(folder / "runs" / "tiny" / "main"), sweep_file(folder), np.random.default_rng(0))
+    return folder
+
+
 @pytest.fixture
-def finished(tmp_path):
+def finished(carried_out, tmp_path):
     """A small run that has ended, at runs/tiny/main."""
-    run = Run(tmp_path / "runs" / "tiny" / "main")
-    simulate(run, sweep_file(tmp_path), np.random.default_rng(0))
-    return run
+    shutil.copytree(carried_out, tmp_path, dirs_exist_ok=True)
+    return Run(tmp_path / "runs" / "tiny" / "main")
 
 
 def test_plan_as_json_has_exactly_its_keys(disentune):
