@@ -273,6 +273,7 @@ def test_objects_in_an_array_that_is_not_needed_are_not_loaded_either(disentune,
         (["--metrics", " ,"], "must name a metric"),
         (["--metrics", "mig", "--set", "mig.binz=3"], "unknown key. Did you mean 'bins'?"),
         (["--metrics", "mig", "--set", "mig.bins=few"], "must be a whole number, got 'few'"),
+        (["--metrics", "mig", "--set", "mig.bins=1000000"], "--set mig.bins  must be <= 10000, got 1000000"),
         (["--set", "migg.bins=3"], "'migg' is not among the metrics to score. Did you mean 'mig'?"),
         (["--size", "small"], "small"),
         (["--seed", "-1"], "--seed"),
@@ -378,6 +379,7 @@ def test_a_metric_that_fails_in_a_run_gives_1_and_its_reason(disentune, finished
         (["tiny", "--metrics", "mig", "--by", "seed"], "--by seed: groups trials for UDR alone"),
         (["tiny", "--seed", "3"], "--seed 3: a run's trials are scored with their own seeds"),
         (["tiny", "--metrics", "mig", "--set", "mig.binz=2"], "Did you mean 'bins'?"),
+        (["tiny", "--metrics", "mig", "--set", "mig.bins=1000000"], "--set mig.bins  must be <= 10000, got 1000000"),
     ],
 )
 def test_wrong_arguments_for_a_run_are_refused_before_a_trial_is_read(

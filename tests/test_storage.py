@@ -448,3 +448,29 @@ def test_the_stores_clock_is_asked_for(object_store):
 
 def test_a_time_is_in_seconds():
     assert Stat(1, 1_500_000_000).st_mtime == 1.5
+
+
+# ---- what is no file of ours
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "rows.jsonl")
+    with pytest.raises(OSError, match="not a file but a pipe"):
+        storage.read_bytes(tmp_path / "rows.jsonl")
+
+
+def test_a_device_in_the_place_of_a_file_is_refused_at_once():
+    with pytest.raises(OSError, match="not a file but a pipe, a socket or a device"):
+        storage.read_bytes(Path("/dev/zero"))
+
+
+def test_a_folder_in_the_place_of_a_file_is_called_one(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        storage.read_bytes(tmp_path)
+
+
+def test_a_file_too_large_to_be_ours_is_refused_before_it_is_read(tmp_path):
+    with open(tmp_path / "rows.jsonl", "wb") as file:
+        file.truncate(30 * 10**9)  # takes no disk
+    with pytest.raises(OSError, match="larger than 1 GB, which no file of a run is"):
+        storage.read_bytes(tmp_path / "rows.jsonl")

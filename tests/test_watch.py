@@ -571,10 +571,20 @@ def test_a_sweep_that_cannot_be_read_leaves_the_trials_to_see(maker):
     watcher = Watcher(maker.run)
     picture = watcher.look()
     assert (picture.expected, picture.states) == (1, {"failed": 1})
-    assert picture.notes[0].startswith("what the sweep asks for is not known: ")
+    assert picture.notes[0].startswith("the sweep is not known, so no trial is called best: ")
     assert "\n" not in picture.notes[0]
     sweep(maker)
     assert (watcher.look().expected, watcher.look().notes) == (8, ())
+
+
+def test_a_sweep_that_cannot_be_read_ranks_no_trial_by_another_number(maker):
+    sweep(maker, objective={"metric": "mig", "mode": "max"})
+    add(maker, rows=[(300, 0.4)])
+    watcher = Watcher(maker.run)
+    assert watcher.look().best.value == 0.4
+    maker.run.sweep_path.write_text("arms: {")
+    assert watcher.look().best.value == 0.4, "the objective was known before"
+    assert Watcher(maker.run).look().best is None
 
 
 def test_looking_writes_nothing(maker):

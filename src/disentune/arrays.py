@@ -117,6 +117,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 def _opened(path: Path) -> Iterator[Any]:
     with ExitStack() as stack:
         try:
+            if path.exists() and not path.is_file() and not path.is_dir():
+                raise DataError(f"{path} must be a file, but is a pipe, a socket or a device")
             if path.is_file() and not zipfile.is_zipfile(path):
                 raise DataError(f"{path} must be a whole .npz, but is none; save arrays with {HOW_TO_SAVE}")
             stream = stack.enter_context(path.open("rb"))  # NumPy leaves its own open when it fails

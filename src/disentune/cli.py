@@ -27,6 +27,7 @@ from disentune.terminal import (
     DEFAULT_STORAGE,
     PLAIN_INTERVAL_S,
     AsJson,
+    SpelledOut,
     Storage,
     err,
     out,
@@ -512,7 +513,7 @@ def results(
     metric: Annotated[str | None, typer.Option(help="Metric to rank by; default: the sweep's objective.")] = None,
     at: Annotated[At, typer.Option(help="Which of a trial's rows counts.")] = At.last,
     trials: Annotated[bool, typer.Option("--trials", help="One line a trial instead of one a group.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print every row as CSV.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print every row as CSV, control characters spelled out.")] = False,
     as_json: AsJson = False,
     parquet: Annotated[bool, typer.Option("--parquet", help="Write results.parquet and print its path.")] = False,
     storage: Storage = DEFAULT_STORAGE,
@@ -526,11 +527,12 @@ def results(
     from disentune import results as tables
     from disentune.ledger import find_run
 
+    by = None if by is None else list(dict.fromkeys(by))
     loaded = tables.read(find_run(run, storage))
     if as_json:
         print_json(tables.as_json(loaded))
     elif csv:
-        loaded.rows.to_csv(sys.stdout, index=False)
+        loaded.rows.to_csv(SpelledOut(), index=False)
     elif parquet:
         out.print(shown(tables.write_parquet(loaded)), markup=False)
     elif loaded.rows.empty:
@@ -624,6 +626,7 @@ def score(
     disentune score quickstart --metrics udr,mig
     disentune score quickstart --by dataset.spacing
     """
+    by = None if by is None else list(dict.fromkeys(by))
     names = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
     if names == []:
         raise ConfigError(f"--metrics '{metrics}': must name a metric, for example --metrics mig,dci")

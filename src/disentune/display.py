@@ -100,6 +100,8 @@ def show_status(
         console.print(_best_line(picture, picture.best))
     for trouble in picture.troubles:
         console.print(_trouble_lines(trouble, where))
+    for note in picture.notes[:MOST_TROUBLES]:
+        console.print(_text(f"note: {plain(note)}", "yellow"))
 
 
 def _listed(trials: Sequence[tuple[TrialFolder, Status, int]]) -> Sequence[tuple[TrialFolder, Status, int]]:

@@ -14,7 +14,7 @@ from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.representer import SafeRepresenter
 
 from disentune.errors import ConfigError, Problem
-from disentune.storage import Place
+from disentune.storage import Place, opened
 
 LARGEST_FILE = 1_000_000
 MOST_VALUES = 50_000
@@ -207,7 +207,7 @@ def read(path: Place) -> Document:
 
 
 def _beginning(path: Path) -> bytes:
-    with open(path, "rb") as file:
+    with opened(path) as file:
         return file.read(LARGEST_FILE + 1)
 
 

@@ -49,6 +49,8 @@ FINAL: tuple[State, ...] = ("done", "diverged", "failed")
 LOCK_ATTEMPTS = 5
 MOST_ERROR_BYTES = 1 << 20
 MAGIC = b"disentune checkpoint 1\n"
+LARGEST_CHECKPOINT = 2 * 10**10
+"""Bytes: eight times what the largest network takes with its optimiser."""
 LOCAL_POLL_S, REMOTE_POLL_S = 0.0, 5.0
 """The least time between two looks at what a driver wants: each is several requests to an object store."""
 
@@ -219,7 +221,7 @@ class Checkpoints:
 
     def load(self, step: int) -> dict[str, Any]:
         """Raises TrialError when the file is not exactly what was written."""
-        magic, _, rest = read_bytes(self.path(step)).partition(b"\n")
+        magic, _, rest = read_bytes(self.path(step), LARGEST_CHECKPOINT).partition(b"\n")
         digest, _, payload = rest.partition(b"\n")
         if magic + b"\n" != MAGIC or hashlib.sha256(payload).hexdigest().encode() != digest:
             raise TrialError(f"{self.path(step)} is damaged")
@@ -259,7 +261,7 @@ class Checkpoints:
 
     def copy_from(self, other: "Checkpoints", step: int) -> None:
         """Takes over another trial's state at a step, in place of our own there and of all that came later."""
-        data = read_bytes(other.path(step))
+        data = read_bytes(other.path(step), LARGEST_CHECKPOINT)
         for later in self.steps():
             if later > step:
                 self.path(later).unlink()
@@ -631,7 +633,8 @@ class Run:
 
     @property
     def name(self) -> str:
-        return f"{self.path.parent.name}/{self.path.name}"
+        """As text; bytes of a folder's name that are none are spelled out."""
+        return f"{self.path.parent.name}/{self.path.name}".encode(errors="backslashreplace").decode()
 
     @property
     def sweep_path(self) -> Place:
@@ -908,6 +911,18 @@ def assert_own_files(run: Run) -> None:
             f"{shown(Path(link))} is a link, and a run holds its own files; put the file itself there (the folder of "
             "the run as a whole may be a link)"
         )
+    if isinstance(run.path, Path) and (other := _first_irregular(str(run.path), DEPTH)):
+        raise ConfigError(f"{shown(Path(other))} is a pipe, a socket or a device, which no run holds; remove it")
+
+
+def _first_irregular(folder: str, depth: int) -> str:
+    """A pipe in the place of a file would be waited for, for ever."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.path)
+        irregular = [entry.path for entry in entries if not entry.is_file() and not entry.is_dir()]
+        below = (_first_irregular(entry.path, depth - 1) for entry in entries if depth > 1 and entry.is_dir())
+        return next(filter(None, itertools.chain(irregular, below)), "")
+    return ""
 
 
 def _first_link(folder: str, depth: int, passed_over: re.Pattern[str] | None = None) -> str:

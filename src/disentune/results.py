@@ -65,6 +65,12 @@ class Results:
         return _frame(self.records, lambda record: [record.last()])
 
     @cached_property
+    def metrics(self) -> dict[str, None]:
+        """The columns of `rows` and `trials` that hold losses and metrics, in order."""
+        others = {*FIXED, *config_keys(self.rows)}
+        return dict.fromkeys(key for key in self.rows if key not in others)
+
+    @cached_property
     def objective(self) -> Objective | None:
         """What the run's sweep asks for."""
         return self.run.sweep().settings.objective
@@ -316,8 +322,7 @@ def overview(results: Results, by: list[str] | None, metric: str, at: At = "last
     """The mean of every other evaluated metric in the groups of `aggregate`, which are the columns 1, 2, ..."""
     by, trials = _group_keys(results, by), results.trials
     broken = trials["status"].isin(BROKEN)
-    found = [key for key in results.rows if key not in (*FIXED, *config_keys(results.rows))]
-    keys = [key for key in evaluated(found) if key != metric and not key.endswith("_max")]
+    keys = [key for key in evaluated(results.metrics) if key != metric and not key.endswith("_max")]
     numbers = {key: np.where(broken, np.nan, values(results, key, at)) for key in (metric, *keys)}
     frame = pd.concat([trials[by], pd.DataFrame(numbers, index=trials.index)], axis=1)
     means = frame.groupby(by, dropna=False)[list(numbers)].mean()
@@ -348,7 +353,8 @@ def values(results: Results, metric: str, at: At = "last") -> np.ndarray:
     source = results.trials if at == "last" else results.rows
     if metric not in source and results.objective and metric == results.objective.metric:
         return np.full(len(results.trials), np.nan)
-    _refuse_unknown("metric", [metric], [key for key in source if key not in (*FIXED, *config_keys(source))])
+    if metric not in results.metrics:
+        raise ConfigError(unknown("metric", metric, results.metrics))
     if at == "last":
         return source[metric].to_numpy()
     return source.groupby("trial_id")[metric].agg(at).reindex(results.trials["trial_id"]).to_numpy()
@@ -365,8 +371,7 @@ def objective_or_default(results: Results) -> Objective:
     """The sweep's objective; without one the first metric that its trials evaluate, or else the loss."""
     if results.objective:
         return results.objective
-    metrics = [key for key in results.rows if key not in (*FIXED, *config_keys(results.rows))]
-    chosen = next(iter(evaluated(metrics)), "loss")
+    chosen = next(iter(evaluated(results.metrics)), "loss")
     return Objective(metric=chosen, mode=mode_of(results, chosen))
 
 

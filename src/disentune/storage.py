@@ -11,6 +11,7 @@ import hashlib
 import os
 import random
 import re
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, BinaryIO, NamedTuple, ParamSpec, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -38,6 +39,8 @@ PATIENCE_S = 60.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 10.0
 AT_ONCE = 24
 """Objects that are fetched at the same time."""
+LARGEST_FILE = 10**9
+"""Bytes of a file that is read whole; a million rows have less."""
 TRANSIENT = {
     errno.EAGAIN, errno.EBUSY, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTDOWN,
     errno.EHOSTUNREACH, errno.EINTR, errno.EIO, errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH, errno.EPIPE,
@@ -519,8 +522,23 @@ def _content(path: RemotePath) -> bytes | None:
 
 
 @retried
-def read_bytes(path: Place) -> bytes:
-    return path.read_bytes()
+def read_bytes(path: Place, most: int = LARGEST_FILE) -> bytes:
+    """OSError for what is no file, and for one that is too large to be ours."""
+    if not isinstance(path, Path):
+        return path.read_bytes()
+    with opened(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"larger than {most / 1e9:g} GB, which no file of a run is", str(path))
+        return file.read()
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A file for reading. OSError for a pipe or a device, which would be waited for, or read, for ever."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a file but a pipe, a socket or a device", str(path))
+        yield file
 
 
 def read_if_there(path: Place) -> bytes | None:

@@ -195,7 +195,7 @@ def _fit(
                 trial_dirname_creator=lambda trial: trial.trial_id,
             ),
             run_config=tune.RunConfig(
-                name=planner.run.path.name,
+                name="run",  # of a folder in `scratch`
                 storage_path=scratch,
                 stop=Ends(search),
                 callbacks=[Causes(search), Waiting(settings.resources, say), *([Alone(planner)] if alone else [])],

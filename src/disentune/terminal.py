@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,11 +21,16 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Commands to a terminal, and marks that turn the direction of a text."""
 
 
+def spelled_out(text: str) -> str:
+    """With what would command a terminal as an escape, such as `\\x1b`; line ends and tabs stay."""
+    return _CONTROL.sub(_spelled, text)
+
+
 class PlainConsole(Console):
     """A text may have come from anywhere: what would command the terminal is spelled out, and no key is shown."""
 
     def render_str(self, text: str, **settings: Any) -> Text:
-        return super().render_str(_CONTROL.sub(_spelled, without_secrets(text)), **settings)
+        return super().render_str(spelled_out(without_secrets(text)), **settings)
 
 
 def _spelled(found: re.Match[str]) -> str:
@@ -44,6 +50,13 @@ Storage = Annotated[
     ),
 ]
 DEFAULT_STORAGE = "runs"
+
+
+class SpelledOut:
+    """Standard output for text from a run that another program may show on a terminal, such as CSV."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(spelled_out(text))
 
 
 def print_json(value: Any) -> None:

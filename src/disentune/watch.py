@@ -4,6 +4,7 @@ Whoever looks never writes, and a file that vanishes or is cut short under its e
 last sound reading stands until the next.
 """
 
+import errno
 import json
 import math
 import os
@@ -23,7 +24,7 @@ from disentune.ledger import Run, Status, TrialFolder, is_cut, is_final
 from disentune.metrics import best_of
 from disentune.results import BROKEN, evaluated, rank
 from disentune.settings import Asha, Median, Objective, OptunaSearch, Settings
-from disentune.storage import Place, fetch
+from disentune.storage import LARGEST_FILE, Place, fetch, opened
 from disentune.sweepfile import SweepFile
 
 T = TypeVar("T")
@@ -153,6 +154,8 @@ class Asked:
     steps: Sequence[int] = ()
     at_most: int | None = None
     searched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    readable: bool = True
+    """Whether the sweep could be read at all; else nobody knows by what its trials are ranked."""
     rows_tell: bool = False
     """Whether the objective is the first metric that comes to stand in a row: only the user's own code knows before."""
 
@@ -351,7 +354,9 @@ class _Reader:
 def _read_from(path: Place, offset: int) -> bytes:
     if not isinstance(path, Path):
         return path.read_bytes()[offset:]
-    with open(path, "rb") as file:
+    with opened(path) as file:
+        if os.fstat(file.fileno()).st_size - offset > LARGEST_FILE:
+            raise OSError(errno.EFBIG, "too large to be the rows of a trial", str(path))
         file.seek(offset)
         return file.read()
 
@@ -392,7 +397,7 @@ class Watcher:
 
     def __init__(self, run: Run):
         self.run = run
-        self.asked, self.note = Asked(), ""
+        self.asked, self.note = Asked(readable=False), ""
         self.sweep_place: Stamp | None = None
         self.readers: dict[str, _Reader] = {}
         self.live = False
@@ -419,7 +424,7 @@ class Watcher:
             expected=max(ask.at_most or 0, len(ask.steps), len(trials)),
             at_most=ask.at_most is not None,
             objective=ask.objective,
-            best=_best(trials, ask.objective),
+            best=_best(trials, ask.objective) if ask.readable else None,
             speed=speed,
             ended_an_hour=_ended_an_hour(trials, now, session_s),
             left_s=left_s,
@@ -433,7 +438,10 @@ class Watcher:
         try:
             new, self.note, self.sweep_place = asked(run.sweep()), "", place
         except Exception as error:  # whatever another version wrote there, the trials can be seen without
-            new, self.note = self.asked, f"what the sweep asks for is not known: {' '.join(str(error).split())}"
+            known = (
+                "as it was read before is used" if self.asked.readable else "is not known, so no trial is called best"
+            )
+            new, self.note = self.asked, f"the sweep {known}: {' '.join(str(error).split())}"
         self._ask(new)
 
     def _ask(self, new: Asked) -> None:

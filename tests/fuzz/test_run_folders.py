@@ -1,8 +1,13 @@
 """Files of a run folder that someone or something has changed: read as they are, or a ConfigError that names the file,
 by the functions and by the commands."""
 
+import contextlib
+import csv
+import io
 import json
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +20,7 @@ from disentune.environment import differences, environment
 from disentune.errors import ConfigError
 from disentune.ledger import Run
 from disentune.suggest import rehearsal
+from disentune.sweep import Ending
 from fuzz.commands import called, complaint, sheltered
 from fuzz.mutations import mutated_bytes, mutated_text, mutated_tree, spelled
 from fuzz.trying import inputs, wrongs
@@ -221,3 +227,113 @@ def test_a_number_that_no_table_holds_is_shown_as_text(run: Run) -> None:
     content["config"]["training"]["log_every"] = 10**30
     path.write_text(json.dumps(content))
     assert results.read(run).trials["training.log_every"].tolist()[0] == str(10**30)
+
+
+# ---- what is no file of a run
+
+
+@pytest.mark.parametrize("name", [*NAMES, "study.journal", "driver.lock"])
+def test_a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for(run: Run, name: str) -> None:
+    path, trial = file_of(run, name), str(run.trials()[0].path)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    with unblocked(path):
+        for command in [one for one in COMMANDS if one[0] != "plan" or name == "sweep.yaml"]:
+            made = called(*(trial if part == "TRIAL" else part for part in command))
+            assert made.code == 2, (command, made)
+            assert str(path) in made.out + made.err or "no run 'demo'" in made.err or trial in made.err, (command, made)
+            assert "Traceback" not in made.err
+
+
+PATIENCE_S = 20.0
+
+
+@contextlib.contextmanager
+def unblocked(pipe: Path) -> Iterator[None]:
+    """Whoever waits for the pipe reads its end after a while, so that the test fails instead of waiting."""
+
+    done = threading.Event()
+
+    def end() -> None:
+        done.wait(PATIENCE_S)
+        while not done.wait(0.1):
+            with contextlib.suppress(OSError):  # nobody waits
+                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_of_thirty_gigabytes_is_named_and_not_read(run: Run, name: str) -> None:
+    path, trial = file_of(run, name), str(run.trials()[0].path)
+    with open(path, "wb") as file:
+        file.truncate(30 * 10**9)  # takes no disk
+    for command in COMMANDS:
+        made = called(*(trial if part == "TRIAL" else part for part in command))
+        assert complaint(made) == "", (command, made)
+        assert made.code != 2 or len(made.err.splitlines()) <= 2, (command, made.err)
+    with pytest.raises((ConfigError, OSError), match=str(path)):
+        readings(run, name)[0]()
+
+
+def test_a_file_of_arrays_that_is_a_pipe_is_refused(run: Run) -> None:
+    os.mkfifo("codes.npz")
+    with unblocked(Path("codes.npz")):
+        made = called("score", "codes.npz")
+    assert (made.code, made.err) == (2, "codes.npz must be a file, but is a pipe, a socket or a device\n")
+
+
+def test_a_folder_whose_name_is_not_text_is_read_and_resumed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("disentune.sweep.launch", lambda *arguments, **named: Ending("", 0))
+    strange = os.fsdecode(b"runs/demo/a\xffb")
+    os.rename("runs/demo/main", strange)
+    for command in (["status"], ["results"], ["results", "--csv"], ["results", "--parquet"], ["resume"]):
+        made = called(command[0], strange, *command[1:])
+        assert made.code == 0, (command, made.err)
+    assert Run(Path(strange)).name == "demo/a\\udcffb"
+
+
+# ---- names that a run brings
+
+
+def test_csv_spells_out_what_would_command_a_terminal(run: Run) -> None:
+    file_of(run, "rows.jsonl").write_text('{"step": 1500, "metrics": {"\\u001b[31mred": 1.0, "two\\nlines": 2.0}}\n')
+    made = called("results", "demo", "--csv")
+    assert made.code == 0
+    assert "\x1b" not in made.out
+    header = next(csv.reader(io.StringIO(made.out)))
+    assert "\\x1b[31mred" in header
+    assert "two\nlines" in header
+
+
+def test_a_key_to_group_by_that_is_given_twice_counts_once(run: Run) -> None:
+    twice = called("results", "demo", "--by", "seed", "--by", "seed")
+    assert twice.code == 0, twice.err
+    assert twice.out == called("results", "demo", "--by", "seed").out
+
+
+def test_many_metrics_are_listed_by_one_pass_over_the_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = {f"m{number}": float(number) for number in range(300)}
+    for trial in run.trials():
+        trial.rows_path.write_text(json.dumps({"step": 1500, "metrics": {"mig": 0.5, **metrics}}) + "\n")
+    looks, config_keys = [], results.config_keys
+    monkeypatch.setattr(results, "config_keys", lambda frame: (looks.append(1), config_keys(frame))[1])
+    made = called("results", "demo")
+    assert made.code == 0
+    assert "m299" in made.out
+    assert len(looks) < 30, "not again for every metric"
+
+
+def test_status_does_not_rank_by_the_loss_when_the_objective_cannot_be_read(run: Run) -> None:
+    assert "best last value of mig" in called("status", "demo").out
+    file_of(run, "sweep.yaml").write_text("arms: {")
+    made = called("status", "demo")
+    assert made.code == 0
+    assert "best last value" not in made.out
+    assert "note: the sweep is not known, so no trial is called best: " in made.out

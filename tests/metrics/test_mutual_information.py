@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import mutual_info_score
 
+from disentune.errors import DataError
 from disentune.metrics import score
 
 
@@ -61,3 +62,8 @@ def test_samples_are_drawn_by_seed():
     assert value(mixed(), samples=100, seed=1) != value(mixed(), samples=100, seed=2)
     assert value(mixed(), seed=1) == pytest.approx(value(mixed(), seed=2), abs=1e-12)
     assert value(mixed(2500), size="fast", seed=1) != value(mixed(2500), size="fast", seed=2)
+
+
+def test_bins_that_make_more_counts_than_memory_holds_are_refused():
+    with pytest.raises(DataError, match=r"make 300,000,000 counts, and at most 100,000,000 fit; choose fewer bins"):
+        value(mixed(), bins=10_000)

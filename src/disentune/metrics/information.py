@@ -1,7 +1,14 @@
 """Mutual information and entropy of labels, from empirical frequencies, in nats."""
 
+import math
+
 import numpy as np
 import scipy
+
+from disentune.errors import DataError
+
+MOST_CELLS = 10**8
+"""Of a histogram of codes and labels: 0.8 GB."""
 
 
 def binned(codes: np.ndarray, bins: int) -> np.ndarray:
@@ -17,7 +24,13 @@ def _binned(code: np.ndarray, bins: int) -> np.ndarray:
 
 def counts(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """How often each bin of a code meets each label of a factor, (d, k, bins, labels), by one histogram."""
-    shape = (bins.shape[1], labels.shape[1], bins.max() + 1, labels.max() + 1)
+    shape = (bins.shape[1], labels.shape[1], int(bins.max()) + 1, int(labels.max()) + 1)
+    if math.prod(shape) > MOST_CELLS:
+        codes, factors, *sizes = shape
+        raise DataError(
+            f"{codes} codes in {sizes[0]} bins and {factors} factors of up to {sizes[1]} values make "
+            f"{math.prod(shape):,} counts, and at most {MOST_CELLS:,} fit; choose fewer bins"
+        )
     codes, factors = np.arange(shape[0])[:, None], np.arange(shape[1])
     cells = np.ravel_multi_index((codes, factors, bins[:, :, None], labels[:, None, :]), shape)
     return np.bincount(cells.ravel(), minlength=int(np.prod(shape))).reshape(shape)

@@ -15,7 +15,7 @@ class Params(Frozen):
 
     samples: Count = Field(10_000, ge=1)
     quantile: float = Field(0.99, ge=0, le=1)
-    bins: Count = Field(20, ge=2)
+    bins: Count = Field(20, ge=2, le=10_000)
 
 
 def deviation(codes: np.ndarray, labels: np.ndarray, quantile: float) -> np.ndarray:

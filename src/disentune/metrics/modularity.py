@@ -15,7 +15,7 @@ class Params(Frozen):
     """Rows of the table to use, and bins for each code."""
 
     samples: Count = Field(10_000, ge=1)
-    bins: Count = Field(20, ge=2)
+    bins: Count = Field(20, ge=2, le=10_000)
 
 
 def modularity(information: np.ndarray) -> float:

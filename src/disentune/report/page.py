@@ -285,10 +285,12 @@ def _scored(results: Results, objective: Objective) -> list[float]:
 
 def _number_keys(frame: pd.DataFrame, objective: str) -> tuple[list[str], list[str]]:
     """Metrics and the loss; then parts of the loss, sums, maxima and watched numbers, which are many."""
-    keys = [key for key in frame if key not in (*FIXED, *config_keys(frame))]
+    others = {*FIXED, *config_keys(frame)}
+    keys = dict.fromkeys(key for key in frame if key not in others)
     plain = [*(key for key in evaluated(keys) if not key.endswith("_max")), *({"loss"} & set(keys))]
     plain = [key for key in plain if key != objective]
-    return plain, [key for key in keys if key not in (objective, *plain)]
+    named = {objective, *plain}
+    return plain, [key for key in keys if key not in named]
 
 
 # ---- facts

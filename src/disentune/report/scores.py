@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from disentune.results import BROKEN, FIXED, At, Results, config_keys, evaluated, mode_of, values, varying_keys
+from disentune.results import BROKEN, At, Results, evaluated, mode_of, values, varying_keys
 from disentune.selection import select
 from disentune.settings import Objective
 
@@ -34,8 +34,8 @@ class Scores:
     @cached_property
     def metrics(self) -> list[str]:
         """Evaluated metrics that some trial has a number of, without running maxima; in the order of the rows."""
-        found = [key for key in self.results.rows if key not in (*FIXED, *config_keys(self.results.rows))]
-        return [key for key in evaluated(found) if not key.endswith("_max") and self.results.rows[key].notna().any()]
+        found = evaluated(self.results.metrics)
+        return [key for key in found if not key.endswith("_max") and self.results.rows[key].notna().any()]
 
     @cached_property
     def varying(self) -> list[str]:
