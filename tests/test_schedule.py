@@ -7,8 +7,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from disentune.randomness import stream
 from disentune.schedule import History, Member, Replicates, milestones, moves, verdict
 from disentune.settings import Asha, Median, NoScheduler, Pbt
+from disentune.space import draw
 from disentune.sweepfile import Domain
 
 ASHA = Asha(name="asha", grace=10, reduction=2)
@@ -196,3 +198,92 @@ def test_values_on_a_grid_stay_on_it():
     for step in range(50):
         for move in moves(PBT, "p", step, EIGHT, grid).values():
             assert move["values"]["framework.beta"] in (0.01, 0.07, 0.1)
+
+
+# ---- a step on a list or among whole numbers
+
+STEPPING = Pbt(name="pbt", every=10, keys=["framework.beta"], quantile=0.25, resample=0)
+
+
+def stepped(domain, value, steps=40):
+    """What copies of a source that has this value get, at many steps."""
+    members = [Member(f"t{i}", float(i), {"framework.beta": value}) for i in range(8)]
+    made = (moves(STEPPING, "p", step, members, {"framework.beta": domain}) for step in range(steps))
+    return {move["values"]["framework.beta"] for generation in made for move in generation.values()}
+
+
+@pytest.mark.parametrize("kind", ["grid", "choice"])
+@pytest.mark.parametrize(
+    ("values", "value", "expected"),
+    [
+        ([1.0, 10.0, 100.0], 10.0, {1.0, 100.0}),
+        ([100.0, 1.0, 10.0], 10.0, {1.0, 100.0}),
+        ([1.0, 1.1, 1.2, 1.3, 1.4], 1.2, {1.1, 1.3}),
+        ([-4, -2, 0, 3], 0, {-2, 3}),
+        ([1, 10, 100], 10.0, {1, 100}),
+        ([1.0, 10.0, 100.0], 20.0, {10.0, 100.0}),
+    ],
+)
+def test_a_copy_takes_a_neighbouring_value_of_the_list_in_the_order_of_the_numbers(kind, values, value, expected):
+    assert stepped(Domain(**{kind: values}), value) == expected
+
+
+@pytest.mark.parametrize(("value", "expected"), [(1.0, {10.0}), (100.0, {10.0})])
+def test_at_the_end_of_a_list_a_copy_moves_inward_so_that_no_two_members_are_the_same(value, expected):
+    assert stepped(Domain(grid=[1.0, 10.0, 100.0]), value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(1, {2}), (2, {1, 3}), (0, {1}), (3, {2, 4}), (10, {8}), (7, {6, 8}), (9, {7, 10})],
+)
+def test_whole_numbers_move_by_a_fifth_and_at_least_by_one_within_their_range(value, expected):
+    low = min(value, 1)
+    assert stepped(Domain(int=[low, 10]), value) == expected
+
+
+def test_negative_whole_numbers_move_too():
+    assert stepped(Domain(int=[-5, 5]), -1) == {-2, 0}
+    assert stepped(Domain(int=[-5, 5]), -5) == {-4}
+
+
+def test_a_range_of_whole_numbers_gives_whole_numbers_to_a_parameter_with_a_fraction_too():
+    assert stepped(Domain(int=[1, 10]), 2.0) == {1.0, 3.0}
+
+
+@pytest.mark.parametrize("domain", [Domain(grid=[3.0]), Domain(choice=[3]), Domain(int=[3, 3])])
+def test_a_domain_of_one_value_has_nowhere_to_move(domain):
+    assert stepped(domain, 3) == {3}
+
+
+def naive_moves(scheduler, population, step, members, domain):
+    """The published rule for ranges, draw by draw: which sources, which values, and from which random numbers."""
+    ranked = sorted(members, key=lambda member: (-member.value, member.trial_id))
+    rng = stream(scheduler.seed, f"pbt/{population}", step)
+    count = max(1, int(scheduler.quantile * len(ranked)))
+    made = {}
+    for loser in ranked[-count:]:
+        source = ranked[int(rng.integers(count))]
+        anew, up, number = rng.uniform() < scheduler.resample, rng.uniform() < 0.5, int(rng.integers(2**31))
+        value = source.values["framework.beta"] * (1.2 if up else 0.8)
+        if domain.kind != "normal":
+            value = sorted([domain.values[0], value, domain.values[1]])[1]
+        value = draw(domain, scheduler.seed, "pbt/framework.beta", number) if anew else value
+        made[loser.trial_id] = {"source": source.trial_id, "values": {"framework.beta": value}}
+    return made
+
+
+@pytest.mark.parametrize("domain", [Domain(uniform=[0.02, 0.07]), Domain(log_uniform=[1e-4, 1]), Domain(normal=[0, 1])])
+def test_ranges_with_fractions_keep_their_moves_to_the_bit(domain):
+    for step in range(100):
+        expected = naive_moves(PBT, "p", step, EIGHT, domain)
+        assert moves(PBT, "p", step, EIGHT, {"framework.beta": domain}) == expected
+
+
+@pytest.mark.parametrize("kind", ["grid", "int"])
+def test_sources_and_new_draws_do_not_depend_on_how_a_value_moves(kind):
+    """Random numbers are taken in the same order for every kind of domain."""
+    domain = Domain(grid=[0.01, 0.02]) if kind == "grid" else Domain(int=[1, 9])
+    for step in range(50):
+        made, other = (moves(PBT, "p", step, EIGHT, {"framework.beta": d}) for d in (domain, BETA["framework.beta"]))
+        assert {t: move["source"] for t, move in made.items()} == {t: move["source"] for t, move in other.items()}

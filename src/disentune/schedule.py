@@ -126,16 +126,31 @@ def moves(
             if anew:
                 values[key] = draw(domain, scheduler.seed, f"pbt/{key}", number)
             else:
-                values[key] = _within(domain, source.values[key], 1.2 if up else 0.8)
+                values[key] = _within(domain, source.values[key], up)
         chosen[loser.trial_id] = {"source": source.trial_id, "values": values}
     return chosen
 
 
-def _within(domain: Domain, value: float, factor: float) -> float:
-    """The perturbed value, kept inside its domain and of its own type."""
-    moved: float = value * factor
-    if domain.kind in ("grid", "choice"):
-        return min(domain.values, key=lambda option: abs(option - moved))
+def _within(domain: Domain, value: float, up: bool) -> float:
+    """The perturbed value, inside its domain: x 1.2 or x 0.8 in a range, the next value of a list, at least one whole
+    number further. At the end of a list or of whole numbers it moves inward: members of a population share their seed,
+    so a copy that kept its value would be its source once more."""
+    if domain.kind in ("grid", "choice", "int"):
+        neighbours = (_neighbour(domain, value, direction) for direction in (up, not up))
+        return next((other for other in neighbours if other != value), value)
+    moved: float = value * (1.2 if up else 0.8)
     if domain.kind != "normal":
         moved = min(max(moved, domain.values[0]), domain.values[1])
     return round(moved) if isinstance(value, int) else float(moved)
+
+
+def _neighbour(domain: Domain, value: float, up: bool) -> float:
+    """Itself at the end of its domain. The values of a list count in the order of the numbers, however they are
+    written; `space` refuses keys whose domain has others."""
+    if domain.kind == "int":
+        moved = round(value * (1.2 if up else 0.8))
+        moved = moved if moved != value else int(value) + (1 if up == (value >= 0) else -1)
+        return type(value)(min(max(moved, domain.values[0]), domain.values[1]))
+    if up:
+        return min((other for other in domain.values if other > value), default=value)
+    return max((other for other in domain.values if other < value), default=value)

@@ -79,13 +79,14 @@ def may_change(key: str) -> bool:
 
 class Pbt(Frozen):
     """Population based training (Jaderberg et al. 2017), synchronous: every `every` steps the worst `quantile` copies
-    weights and values of the best and perturbs the values of `keys`."""
+    weights and values of the best and perturbs the values of `keys`: x 0.8 or x 1.2 in a range, by at least one among
+    whole numbers, to a neighbouring value of a grid or choice (at its end to the one inside)."""
 
     name: Literal["pbt"]
     every: Count = Field(ge=1, description="steps between perturbations")
     keys: list[str] = Field(min_length=1, description="dotted keys that may change during training")
     quantile: float = Field(0.25, gt=0, le=0.5)
-    resample: float = Field(0.25, ge=0, le=1, description="chance to draw anew instead of x 0.8 or x 1.2")
+    resample: float = Field(0.25, ge=0, le=1, description="chance to draw anew instead of moving a step")
     seed: Count = Field(0, ge=0)
 
     @field_validator("keys")
