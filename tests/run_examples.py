@@ -1,14 +1,15 @@
 """Made-up runs for reports: real ledgers, quick to write, with scores that tell a story."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from conftest import RunMaker, trial_config
-from disentune.ledger import Run, Status
+from disentune.config import id_of
+from disentune.ledger import Run, Status, TrialFolder
 from disentune.planner import Planner
 from disentune.segment import Report
 from disentune.sweepfile import SweepFile
@@ -34,6 +35,17 @@ def quick_trial(maker: RunMaker, rows: Iterable[Mapping[str, Any]], arm: str = "
     ]  # fmt: skip
     folder.rows_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return config.id
+
+
+def forged(folder: TrialFolder, change: Callable[[dict[str, Any]], None]) -> TrialFolder:
+    """A trial with a changed config, in the folder that its config names: what a stranger could put there."""
+    content = json.loads((folder.path / "config.json").read_text())
+    change(content["config"])
+    content = {"arms": content["arms"], "config": content["config"]}
+    (folder.path / "config.json").write_text(json.dumps(content))
+    moved = folder.path.with_name(id_of(content["config"]))
+    folder.path.rename(moved)
+    return TrialFolder(moved)
 
 
 def course(score: float, rng: np.random.Generator) -> list[dict[str, Any]]:

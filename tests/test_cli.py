@@ -583,6 +583,20 @@ def test_a_corrupt_ledger_file_is_named_and_nothing_is_lost(disentune, finished,
     }.items()
 
 
+@pytest.mark.parametrize("command", [["results", "tiny"], ["results", "tiny", "--json"], ["status", "tiny"],
+                                     ["status", "tiny", "--json"], ["plan", "tiny.yaml"]])  # fmt: skip
+def test_a_copy_of_a_trial_beside_it_counts_nowhere_and_is_named(disentune, finished, tmp_path, command):
+    sweep_file(tmp_path)
+    before = disentune(*command)
+    copied = finished.trials()[0].path
+    shutil.copytree(copied, copied.with_name(f"{copied.name}.bak"))
+    code, out, err = disentune(*command)
+    assert code == 0
+    assert f"trials: {copied.name}.bak ignored" in out + err
+    kept = [line for line in out.splitlines() if "note:" not in line]
+    assert kept == [line for line in before[1].splitlines() if "note:" not in line]
+
+
 def test_a_changed_sweep_is_explained_and_not_mixed(disentune, finished, tmp_path):
     code, _, err = disentune("run", sweep_file(tmp_path), "--set", "training.learning_rate=0.5")
     assert code == 2

@@ -3,16 +3,18 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 
 from disentune import documents, lease, ledger
-from disentune.config import TrialConfig
+from disentune.config import TrialConfig, id_of
 from disentune.errors import ConfigError, TrialError
 from disentune.ledger import Checkpoints, Run, Status, TrialFolder, find_run, write_atomically
 from disentune.storage import place, read_bytes
@@ -348,15 +350,88 @@ def test_a_missing_config_is_named(folder):
 def test_a_config_that_was_edited_by_hand_is_refused(folder):
     path = folder.path / "config.json"
     path.write_text(path.read_text().replace('"steps": 10', '"steps": 20'))
-    with pytest.raises(ConfigError, match=f"is not the config of trial {CONFIG.id}: it was edited"):
-        folder.config()
+    for read in (folder.config, folder.tree, folder.arms):
+        with pytest.raises(ConfigError, match=f"is not the config of trial {CONFIG.id}: it was edited"):
+            read()
 
 
-def test_a_config_that_this_version_cannot_read_says_why(folder):
-    path = folder.path / "config.json"
-    path.write_text(path.read_text().replace('"beta_vae"', '"gamma_vae"'))
+def test_a_config_that_this_version_cannot_read_says_why(run):
+    tree = json.loads(json.dumps(CONFIG.tree()).replace('"beta_vae"', '"gamma_vae"'))
+    folder = recorded(run, tree)
+    assert folder.tree() == tree
     with pytest.raises(ConfigError, match=r"cannot be used by this version: framework\.name: unknown framework"):
         folder.config()
+
+
+def recorded(run, tree):
+    """A trial as a version without checksums wrote it."""
+    folder = run.trial(id_of(tree))
+    folder.path.mkdir(parents=True)
+    (folder.path / "config.json").write_text(json.dumps({"trial_id": folder.id, "arms": ["a"], "config": tree}))
+    return folder
+
+
+def test_a_config_without_a_checksum_is_read_and_gets_one_when_it_is_written_again(run):
+    folder = recorded(run, CONFIG.tree())
+    assert (folder.arms(), folder.tree(), folder.config()) == (("a",), CONFIG.tree(), CONFIG)
+    folder.create(CONFIG, ("b",))
+    assert folder.arms() == ("a", "b")
+    path = folder.path / "config.json"
+    path.write_text(path.read_text().replace('"b"', '"c"'))
+    with pytest.raises(ConfigError, match=r"config\.json is damaged \(its checksum is wrong\)"):
+        folder.arms()
+
+
+def flips(content):
+    """The text with one bit changed, bit by bit."""
+    for at in range(len(content)):
+        for bit in range(8):
+            yield content[:at] + bytes([content[at] ^ (1 << bit)]) + content[at + 1 :]
+
+
+@pytest.mark.parametrize("has_checksum", [True, False])
+def test_no_flipped_bit_of_a_config_gives_another_trial(folder, has_checksum):
+    path = folder.path / "config.json"
+    content = json.loads(path.read_bytes())
+    if not has_checksum:
+        del content["checksum"]
+    path.write_text(json.dumps(content))
+    silent = []
+    for changed in flips(path.read_bytes()):
+        path.write_bytes(changed)
+        with suppress(ConfigError):
+            found = folder.tree(), folder.arms() if has_checksum else ("a",)
+            if found != (CONFIG.tree(), ("a",)):
+                silent.append(found)
+    assert silent == []
+
+
+def test_a_config_is_checked_without_importing_what_it_names(run, tmp_path, monkeypatch):
+    (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    tree = {**CONFIG.tree(), "framework": {"name": "stranger:FRAMEWORK"}}
+    folder = recorded(run, tree)
+    assert folder.tree() == tree
+    (folder.path / "config.json").write_text(json.dumps({"arms": ["a"], "config": {**tree, "seed": 9}}))
+    with pytest.raises(ConfigError, match="is not the config of trial"):
+        folder.tree()
+
+
+@pytest.mark.parametrize("name", ["{}.bak", "tmp", "{}-copy", "copy of {}", "0000"])
+def test_a_copy_beside_a_trial_is_no_trial_and_is_named(run, name):
+    folder = run.trial(CONFIG.id)
+    folder.create(CONFIG, ("a",))
+    copy = run.path / "trials" / name.format(CONFIG.id)
+    shutil.copytree(folder.path, copy)
+    assert [trial.id for trial in run.trials()] == [CONFIG.id]
+    assert run.ignored() == [copy.name]
+
+
+def test_a_folder_that_is_being_made_is_not_called_ignored(run):
+    run.trial(CONFIG.id).path.mkdir(parents=True)
+    (run.path / "trials" / "a file").touch()
+    assert run.ignored() == []
+    assert Run(run.path / "nothing").ignored() == []
 
 
 def test_status_round_trip_and_its_default(folder):
@@ -471,6 +546,32 @@ def test_generations_are_kept_in_order_and_a_damaged_history_is_named(run):
     (run.path / "population.json").write_text('{"step": 1}')
     with pytest.raises(ConfigError, match=r"population\.json is damaged .* restore it from a backup"):
         run.generations()
+
+
+def test_generations_without_a_checksum_are_read_and_get_one(run):
+    run.path.mkdir(parents=True)
+    path, first = run.path / "population.json", {"population": "a", "step": 1, "moves": {}}
+    path.write_text(json.dumps([first]))
+    assert run.generations() == [first]
+    run.add_generation(first | {"step": 2})
+    assert [generation["step"] for generation in run.generations()] == [1, 2]
+    path.write_text(path.read_text().replace('"step": 2', '"step": 6'))
+    with pytest.raises(ConfigError, match=r"population\.json is damaged \(its checksum is wrong\)"):
+        run.generations()
+
+
+def test_no_flipped_bit_of_a_population_gives_another_history(run):
+    run.path.mkdir(parents=True)
+    move = {"source": CONFIG.id, "values": {"framework.beta": 0.75, "training.learning_rate": 0.001}}
+    for step in (300, 600):
+        run.add_generation({"population": "all/seed 0", "step": step, "moves": {"0123456789abcdef": move}})
+    path, expected, silent = run.path / "population.json", run.generations(), []
+    for changed in flips(path.read_bytes()):
+        path.write_bytes(changed)
+        with suppress(ConfigError):
+            if (found := run.generations()) != expected:
+                silent.append(found)
+    assert silent == []
 
 
 # ---- finding a run
@@ -603,6 +704,7 @@ def test_a_storage_that_cannot_lock_is_not_called_busy(run, monkeypatch):
 def test_what_is_written_is_json_that_any_program_reads(folder):
     folder.set_status(Status("done", 3))
     content = json.loads((folder.path / "config.json").read_text())
+    assert content.pop("checksum")
     assert content == {"trial_id": CONFIG.id, "arms": ["a"], "config": CONFIG.tree()}
     assert json.loads((folder.path / "status.json").read_text())["state"] == "done"
 

@@ -474,6 +474,8 @@ def status(
     trials = [(folder, folder.status(), folder.tree()["training"]["steps"]) for folder in folders]
     live = found.is_running()
     if as_json:
+        for note in found.notes():
+            err.print(f"note: {note}", markup=False)
         print_json({"running": live, "trials": [_status_json(*trial) for trial in trials]})
         return
     show_status(out, shown(found.path), live, trials, Watcher(found).look())
@@ -529,6 +531,8 @@ def results(
 
     by = None if by is None else list(dict.fromkeys(by))
     loaded = tables.read(find_run(run, storage))
+    for note in loaded.notes:
+        err.print(f"note: {note}", markup=False)
     if as_json:
         print_json(tables.as_json(loaded))
     elif csv:

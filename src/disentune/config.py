@@ -176,8 +176,7 @@ class TrialConfig:
     @cached_property
     def id(self) -> str:
         """Hash of the canonical form: stable across machines, orders and spellings of the same config."""
-        text = json.dumps(self.tree(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
+        return id_of(self.tree())
 
     def metric_keys(self) -> list[str]:
         return [key for scored in self.metrics for key in scored.keys]
@@ -235,6 +234,17 @@ class TrialConfig:
         if mistakes:
             raise Invalid(mistakes)
         return cls(pixels=pixels, metrics=metrics, loss_scale=scale, seed=seed, **named, **plain)  # type: ignore
+
+
+def id_of(tree: Mapping[str, Any]) -> str:
+    """The id of a trial by its canonical tree, as `TrialConfig.tree` gives it or as it was recorded; imports nothing.
+    ValueError when a number in it is not finite."""
+    text = json.dumps(tree, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
+
+
+def is_id(name: str) -> bool:
+    return len(name) == ID_LENGTH and set(name) <= set("0123456789abcdef")
 
 
 def names_own_plugin(tree: Mapping[str, Any]) -> bool:

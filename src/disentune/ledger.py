@@ -16,7 +16,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, Literal, get_args
 import torch
 
 from disentune import documents, lease, storage
-from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, Invalid, TrialConfig
+from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, Invalid, TrialConfig, id_of, is_id
 from disentune.environment import environment, is_another
 from disentune.errors import ConfigError, TrialError, Unavailable, did_you_mean, first_line
 from disentune.settings import Settings, may_change
@@ -170,10 +170,7 @@ def write_json(path: Place, value: Any) -> None:
     write_atomically(path, (json.dumps(value, indent=1) + "\n").encode())
 
 
-_JSON_KINDS: dict[type, str] = {dict: "mapping", list: "list"}
-
-
-def read_json(path: Place, remedy: str, kind: type = dict, default: Any = None) -> Any:
+def read_json(path: Place, remedy: str, kinds: tuple[type, ...] = (dict,), default: Any = None) -> Any:
     """A JSON file of the ledger; a damaged one is an error that says what to do. A missing one is too, unless there is
     a default."""
     try:
@@ -187,9 +184,27 @@ def read_json(path: Place, remedy: str, kind: type = dict, default: Any = None) 
         raise kind(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is damaged ({error}); {remedy}") from None
-    if not isinstance(content, kind):
-        raise ConfigError(f"{path} is damaged (a {_JSON_KINDS[kind]} must stand there); {remedy}")
+    if not isinstance(content, kinds):
+        wanted = "a list" if kinds == (list,) else "a mapping"
+        raise ConfigError(f"{path} is damaged (it must hold {wanted}); {remedy}")
     return content
+
+
+def _checksum(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {**content, "checksum": _checksum(content)}
+
+
+def _broken_seal(content: Mapping[str, Any], known: Collection[str]) -> str:
+    """Why a sealed mapping is not as it was written; empty when it is."""
+    rest = {key: value for key, value in content.items() if key != "checksum"}
+    if strange := sorted(rest.keys() - set(known)):
+        return f"it has a key {strange[0]!r:.60}"
+    return "" if content.get("checksum") == _checksum(rest) else "its checksum is wrong"
 
 
 def _move(path: Place, target: Place) -> None:
@@ -336,11 +351,15 @@ def _damage(config: dict[str, Any], arms: list[Any]) -> str:
         return f"`{unnamed[0]}` must have a name"
     if not _is_whole(config.get("seed")) or not _is_whole(config["training"].get("steps")):
         return "`seed` and `training.steps` must be whole numbers"
-    try:
-        json.dumps(config, allow_nan=False)
-    except ValueError:
-        return "a number in it is not finite"
     return ""
+
+
+def _is_tree_of(trial_id: str, config: dict[str, Any]) -> bool:
+    """Whether a trial's folder has the name of its config, which is its hash."""
+    try:
+        return id_of(config) == trial_id
+    except ValueError:  # a number that is not finite
+        return False
 
 
 class TrialFolder:
@@ -361,7 +380,8 @@ class TrialFolder:
             return
         self.path.mkdir(parents=True, exist_ok=True)
         arms = tuple(dict.fromkeys((*known, *arms)))
-        write_json(self.path / "config.json", {"trial_id": self.id, "arms": list(arms), "config": config.tree()})
+        head = _sealed({"trial_id": self.id, "arms": list(arms)})  # the config's own hash is the id
+        write_json(self.path / "config.json", {**head, "config": config.tree()})
 
     def _config_file(self) -> dict[str, Any]:
         path = self.path / "config.json"
@@ -373,13 +393,23 @@ class TrialFolder:
             raise ConfigError(f"{path} is damaged (it must hold `config` and `arms`); {remedy}")
         if damage := _damage(content["config"], content["arms"]):
             raise ConfigError(f"{path} is damaged ({damage}); {remedy}")
+        if not _is_tree_of(self.id, content["config"]):
+            raise ConfigError(f"{path} is not the config of trial {self.id}: it was edited or damaged; {remedy}")
+        head = {key: value for key, value in content.items() if key != "config"}
+        if damage := _broken_seal({"checksum": _checksum(head), **head}, ("trial_id", "arms")):  # older ones have none
+            raise ConfigError(f"{path} is damaged ({damage}); {remedy}")
         return content
 
     def arms(self) -> tuple[str, ...]:
-        return tuple(self._config_file()["arms"])
+        return self.tree_and_arms()[1]
 
     def tree(self) -> dict[str, Any]:
-        return self._config_file()["config"]
+        return self.tree_and_arms()[0]
+
+    def tree_and_arms(self) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """In one reading; nothing that they name is imported."""
+        content = self._config_file()
+        return content["config"], tuple(content["arms"])
 
     def config(self) -> TrialConfig:
         path = self.path / "config.json"
@@ -389,7 +419,7 @@ class TrialFolder:
             raise ConfigError(f"{path} cannot be used by this version: {error}") from None
         if config.id != self.id:
             raise ConfigError(
-                f"{path} is not the config of trial {self.id}: it was edited, or made by another version; "
+                f"{path} was made by another version, to which it meant another trial; "
                 f"remove the folder {self.path} to run this trial again"
             )
         return config
@@ -695,13 +725,30 @@ class Run:
 
     def trials(self) -> list[TrialFolder]:
         """Sorted by id. A folder whose creation was cut short has no config and does not count."""
+        return [TrialFolder(self.path / "trials" / name) for name in self._recorded(is_id)]
+
+    def ignored(self) -> list[str]:
+        """Names of folders beside the trials that hold a config too, such as a copy, and are no trials."""
+        return self._recorded(lambda name: not is_id(name))
+
+    def _recorded(self, has: Callable[[str], bool]) -> list[str]:
+        """Names of folders with a config, sorted."""
         folder = self.path / "trials"
         try:
             seen = storage.viewed(folder)
-            names = sorted(path.name for path in seen.iterdir() if path.is_dir()) if seen.is_dir() else []
-            return [TrialFolder(folder / name) for name in names if (seen / name / "config.json").exists()]
+            paths = (path for path in seen.iterdir() if has(path.name)) if seen.is_dir() else ()
+            return sorted(path.name for path in paths if path.is_dir() and (path / "config.json").exists())
         except OSError as error:
             raise ConfigError(f"{folder} cannot be read: {error.strerror}; choose another --storage") from None
+
+    def notes(self) -> list[str]:
+        """What someone who looks at the run or continues it has to know of its folder."""
+        names = self.ignored()
+        if not names:
+            return []
+        listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        where = shown(self.path / "trials")
+        return [f"{where}: {listed} ignored, for a trial's folder is named by its id; keep copies elsewhere"]
 
     def sweep(self) -> SweepFile:
         return read_sweep(self.sweep_path)
@@ -743,7 +790,7 @@ class Run:
 
     def environments(self) -> list[dict[str, Any]]:
         """Of the first session, and of each later one that was recorded."""
-        later = read_json(self.sessions_path, VERSIONS_REMEDY, list, default=[])
+        later = read_json(self.sessions_path, VERSIONS_REMEDY, (list,), default=[])
         return [self.environment(), *(_environment(one, self.sessions_path) for one in later)]
 
     # generations of population based training
@@ -754,14 +801,22 @@ class Run:
 
     def generations(self) -> list[dict[str, Any]]:
         """Committed decisions, oldest first: {population, step, moves: {trial_id: {source, values}}}."""
-        remedy = "restore it from a backup: the population's history is in it"
-        generations = read_json(self._population_path, remedy, list, default=[])
-        if not all(map(_is_generation, generations)):
-            raise ConfigError(f"{self._population_path} is damaged (each entry has a step and moves); {remedy}")
+        path, remedy = self._population_path, "restore it from a backup: the population's history is in it"
+        content = read_json(path, remedy, (dict, list), default=[])
+        if isinstance(content, list):  # of an earlier version
+            content = _sealed({"generations": content})
+        generations, damage = content.get("generations"), _broken_seal(content, ("generations",))
+        if not isinstance(generations, list) or not all(map(_is_generation, generations)):
+            damage = "each entry has a step and moves"
+        if damage:
+            raise ConfigError(f"{path} is damaged ({damage}); {remedy}")
         return generations
 
     def add_generation(self, generation: Mapping[str, Any]) -> None:
-        write_json(self._population_path, [*self.generations(), dict(generation)])
+        self.set_generations([*self.generations(), dict(generation)])
+
+    def set_generations(self, generations: list[dict[str, Any]]) -> None:
+        write_json(self._population_path, _sealed({"generations": generations}))
 
     # one driver at a time
 

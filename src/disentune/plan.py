@@ -192,12 +192,12 @@ def _suggested(sweep: SweepFile, run: Run) -> list[TrialConfig]:
 
 def _warnings(run: Run, sweep: SweepFile, statuses: dict[str, Status]) -> list[str]:
     if not statuses or not run.exists():
-        return []
+        return run.notes()
     before, now = run.sweep().settings, sweep.settings
     here = environment_with(sweep.own_plugins())
     changed = dict.fromkeys(text for then in run.environments() for text in differences(then, here))
     failed = sum(status.state == "failed" for status in statuses.values())
-    notes = []
+    notes = run.notes()
     if changed:
         text = "this run has rows of another environment or other code, so new numbers may differ"
         notes.append(f"{text}: {', '.join(changed)}")

@@ -53,6 +53,8 @@ class Results:
 
     run: Run
     records: tuple[Record, ...]
+    notes: tuple[str, ...] = ()
+    """What a reader of the tables has to know of the run's folder."""
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -85,13 +87,14 @@ def read(run: Run, only: Iterable[str] | None = None) -> Results:
     kept = None if only is None else set(only)
     seen = run.seen("config.json", "status.json", "rows.jsonl", "end.json")
     folders = [folder for folder in seen.trials() if kept is None or folder.id in kept]
-    return Results(run, tuple(_record(folder) for folder in folders))
+    return Results(run, tuple(_record(folder) for folder in folders), tuple(seen.notes()))
 
 
 def _record(folder: TrialFolder) -> Record:
     maxima, status = Maxima(), folder.status()
     rows = [maxima.taken_in(row) for row in folder.rows_to_end()]
-    return Record(folder.id, folder.arms(), status.state, folder.tree(), rows, cut=is_cut(status))
+    tree, arms = folder.tree_and_arms()
+    return Record(folder.id, arms, status.state, tree, rows, cut=is_cut(status))
 
 
 class Maxima:

@@ -264,10 +264,8 @@ class _Reader:
             del self.unsettled[name]
 
     def _config(self, place: Stamp | None) -> None:
-        flat = flattened(self.folder.tree())
-        if type(flat["training.steps"]) is not int:
-            raise TypeError("training.steps is no number")
-        self.flat, self.arms = flat, tuple(map(str, self.folder.arms()))
+        tree, arms = self.folder.tree_and_arms()
+        self.flat, self.arms = flattened(tree), arms
 
     def _status(self, place: Stamp | None) -> None:
         status = self.folder.status()
@@ -398,6 +396,8 @@ class Watcher:
     def __init__(self, run: Run):
         self.run = run
         self.asked, self.note = Asked(readable=False), ""
+        self.notes: list[str] = []
+        """On the folder as a whole."""
         self.sweep_place: Stamp | None = None
         self.readers: dict[str, _Reader] = {}
         self.live = False
@@ -428,7 +428,11 @@ class Watcher:
             speed=speed,
             ended_an_hour=_ended_an_hour(trials, now, session_s),
             left_s=left_s,
-            notes=(*([self.note] if self.note else []), *(n for reader in self.readers.values() for n in reader.notes)),
+            notes=(
+                *([self.note] if self.note else []),
+                *self.notes,
+                *(note for reader in self.readers.values() for note in reader.notes),
+            ),
         )
 
     def _read_sweep(self, run: Run) -> None:
@@ -451,7 +455,7 @@ class Watcher:
 
     def _read_trials(self, run: Run) -> None:
         try:
-            folders = run.trials()
+            folders, self.notes = run.trials(), run.notes()
             if self.asked.rows_tell and (metrics := _metrics_in_rows(run)):
                 self._ask(replace(self.asked, objective=_objective(metrics), rows_tell=False))
         except ConfigError:

@@ -24,7 +24,7 @@ from disentune.sweep import Ending
 from fuzz.commands import called, complaint, sheltered
 from fuzz.mutations import mutated_bytes, mutated_text, mutated_tree, spelled
 from fuzz.trying import inputs, wrongs
-from run_examples import search
+from run_examples import forged, search
 
 NAMES = {
     "config.json": 70,
@@ -61,7 +61,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
     trial = maker.run.trials()[0]
     trial.update_status(cause="stop.plateau: none", seconds=1.5, node="n", faults={"lost": 1}, contents=["ab"])
     moves = {"0123456789abcdef": {"source": trial.id, "values": {"framework.beta": 1.0}}}
-    (maker.run.path / "population.json").write_text(json.dumps([{"population": "a", "step": 300, "moves": moves}]))
+    maker.run.add_generation({"population": "a", "step": 300, "moves": moves})
     versions = {"python": "3", "packages": {"torch": "1"}, "gpus": [], "commit": "ab", "source": "a"}
     versions["plugins"] = {"x": "b"}
     (maker.run.path / "environment.json").write_text(json.dumps(versions))
@@ -146,6 +146,31 @@ def test_a_changed_file_is_read_or_named(run: Run, name: str) -> None:
     assert not found, found
 
 
+@pytest.mark.parametrize("name", ["config.json", "population.json"])
+def test_a_flipped_bit_is_named_and_never_another_table(run: Run, name: str) -> None:
+    path = file_of(run, name)
+    sound = path.read_bytes()
+
+    def flipped(rng: Random) -> bytes:
+        at = rng.randrange(len(sound))
+        return sound[:at] + bytes([sound[at] ^ (1 << rng.randrange(8))]) + sound[at + 1 :]
+
+    def told() -> Any:
+        return results.as_json(results.read(run)), [trial.arms() for trial in run.trials()], run.generations()
+
+    expected = told()
+
+    def verdict(content: bytes) -> str:
+        path.write_bytes(content)
+        try:
+            return "" if told() == expected else "gives another table in silence"
+        except ConfigError as error:
+            return "" if str(path) in str(error) else f"names no file: {error}"
+
+    found = wrongs(inputs(f"{name} flipped", 300, flipped), verdict)
+    assert not found, found
+
+
 # ---- by the commands
 
 
@@ -222,11 +247,9 @@ def test_a_metric_whose_name_looks_like_markup_is_shown_as_it_is(run: Run) -> No
 
 
 def test_a_number_that_no_table_holds_is_shown_as_text(run: Run) -> None:
-    path = file_of(run, "config.json")
-    content = json.loads(path.read_bytes())
-    content["config"]["training"]["log_every"] = 10**30
-    path.write_text(json.dumps(content))
-    assert results.read(run).trials["training.log_every"].tolist()[0] == str(10**30)
+    folder = forged(run.trials()[0], lambda tree: tree["training"].update(log_every=10**30))
+    table = results.read(run).trials.set_index("trial_id")
+    assert table["training.log_every"][folder.id] == str(10**30)
 
 
 # ---- what is no file of a run

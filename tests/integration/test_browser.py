@@ -1,6 +1,5 @@
 """The report page in a real browser: Debian's Chromium, opened from the file as a user opens it."""
 
-import json
 import os
 import re
 import shutil
@@ -11,7 +10,7 @@ import pytest
 from conftest import RunMaker
 from disentune.report import page
 from disentune.results import read
-from run_examples import quick_trial, study
+from run_examples import forged, quick_trial, study
 
 CHROMIUM = shutil.which("chromium")
 ATTACK = "<script>window.hit=1</script>\"'><img src=x onerror=window.hit=1></pre>{{ 7*7 }}javascript:window.hit=1"
@@ -90,10 +89,8 @@ def strange_page(tmp_path_factory):
         for seed in range(4):
             row = {"step": 1, "mig": 0.1 * seed, ATTACK: 1.0}
             trial = quick_trial(maker, [row], ATTACK, "failed" if seed == 3 else "done", ATTACK, seed=seed)
-            path = maker.run.trial(trial).path / "config.json"
-            content = json.loads(path.read_text())
-            content["config"]["model"]["name"] = f"{ATTACK}{seed % 2}"
-            path.write_text(json.dumps(content))
+            name = f"{ATTACK}{seed % 2}"
+            forged(maker.run.trial(trial), lambda tree, name=name: tree["model"].update(name=name))
 
     return made(tmp_path_factory.mktemp("strange"), fill)
 

@@ -6,7 +6,7 @@ import signal
 import numpy as np
 import pytest
 
-from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS
+from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, id_of
 from disentune.errors import ConfigError
 from disentune.ledger import Run
 from disentune.results import read, write_parquet
@@ -62,7 +62,7 @@ def test_deaths_of_the_driver_and_stumbles_of_the_store_change_nothing(runs, obj
 def test_whoever_looks_at_a_run_lists_it_once_and_reads_each_file_once(runs, object_store, tmp_path):
     _, remote = runs
     for number in range(40):
-        folder = remote.path / "trials" / f"{number:012x}"
+        folder = remote.path / "trials" / id_of(config(number))
         (folder / "config.json").write_bytes(json.dumps({"arms": ["all"], "config": config(number)}).encode())
         (folder / "status.json").write_bytes(json.dumps({"state": "done", "step": 10}).encode())
         (folder / "rows.jsonl").write_bytes(b'{"step": 10, "metrics": {"loss": 1.0}}\n')
@@ -94,17 +94,17 @@ def test_a_second_look_reads_only_what_changed(runs, object_store, monkeypatch):
     monkeypatch.setattr(watch, "COARSE_S", 0.0)
     _, remote = runs
     for number in range(5):
-        folder = remote.path / "trials" / f"{number:012x}"
+        folder = remote.path / "trials" / id_of(config(number))
         (folder / "config.json").write_bytes(json.dumps({"arms": ["all"], "config": config(number)}).encode())
         (folder / "status.json").write_bytes(json.dumps({"state": "running", "step": 1}).encode())
     watcher = Watcher(remote)
     watcher.look()
     watcher.look()  # an object's time has whole seconds: a second reading is needed to be sure
     object_store.requests.clear()
-    remote.trial(f"{3:012x}").update_status(step=77)
+    remote.trial(id_of(config(3))).update_status(step=77)
     watcher.look()
     reads = [request for request in object_store.requests if request.startswith("GET") and "list-type" not in request]
-    assert {request.split("/")[-2] for request in reads if "status.json" in request} == {f"{3:012x}"}
+    assert {request.split("/")[-2] for request in reads if "status.json" in request} == {id_of(config(3))}
     assert not any("config.json" in request for request in reads)
     assert sorted(trial.step for trial in watcher.look().trials) == [1, 1, 1, 1, 77]
 

@@ -24,7 +24,7 @@ from disentune.report.kinds import KINDS
 from disentune.report.scores import Scores
 from disentune.results import objective_or_default, read
 from disentune.settings import Objective
-from run_examples import quick_trial, study
+from run_examples import forged, quick_trial, study
 
 NOW = datetime(2026, 11, 16, 9, 30, tzinfo=UTC)
 EVIL = (
@@ -689,10 +689,7 @@ def strange(make_run):
                 figures=[{"name": "violins", "title": EVIL}, {"name": "curves", "only": "seed > 9"}])  # fmt: skip
     for seed in range(2):
         trial = quick_trial(maker, rows(0.5), EVIL, "failed" if seed else "done", EVIL, seed=seed)
-        folder = maker.run.trial(trial)
-        content = json.loads((folder.path / "config.json").read_text())
-        content["config"]["model"]["name"] = f"{EVIL}{seed}"
-        (folder.path / "config.json").write_text(json.dumps(content))
+        folder = forged(maker.run.trial(trial), lambda tree, seed=seed: tree["model"].update(name=f"{EVIL}{seed}"))
         line = {"step": 1600, "metrics": {"mig": 0.5, EVIL: 1.0}, "notes": {EVIL: EVIL}}
         folder.rows_path.write_text(folder.rows_path.read_text() + json.dumps(line) + "\n")
     write_json(maker.run.path / "environment.json", {"packages": {EVIL: EVIL}, "commit": EVIL, "gpus": [EVIL]})

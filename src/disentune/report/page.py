@@ -369,9 +369,10 @@ def _text(value: Any) -> str:
 
 
 def notes_of(results: Results) -> list[str]:
-    """Metrics that could not score, which no table shows."""
-    found = failures(results).items()
-    return [f"{name} has no score in {n} of {len(results.records)} trials: {reason}" for name, (n, reason) in found]
+    """What no table shows: of the run's folder, and metrics that could not score."""
+    found, trials = failures(results).items(), len(results.records)
+    unscored = (f"{name} has no score in {count} of {trials} trials: {reason}" for name, (count, reason) in found)
+    return [*results.notes, *unscored]
 
 
 # ---- the page
