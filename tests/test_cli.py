@@ -597,6 +597,19 @@ def test_a_copy_of_a_trial_beside_it_counts_nowhere_and_is_named(disentune, fini
     assert kept == [line for line in before[1].splitlines() if "note:" not in line]
 
 
+@pytest.mark.parametrize("command", [["results", "tiny"], ["results", "tiny", "--json"], ["results", "tiny", "--csv"],
+                                     ["status", "tiny"], ["status", "tiny", "--json"], ["plan", "tiny.yaml"],
+                                     ["report", "tiny"]])  # fmt: skip
+def test_whoever_looks_at_a_run_hears_of_rows_that_were_cut(disentune, finished, tmp_path, command):
+    sweep_file(tmp_path)
+    folder = finished.trials()[2]
+    folder.rows_path.write_bytes(b"".join(folder.rows_path.read_bytes().splitlines(keepends=True)[:2]))
+    code, out, err = disentune(*command)
+    assert code == 0
+    told = out + err
+    assert f"{folder.id} from step 9 on" in told or f"{folder.id}/rows.jsonl lacks the row of step 9" in told
+
+
 def test_a_changed_sweep_is_explained_and_not_mixed(disentune, finished, tmp_path):
     code, _, err = disentune("run", sweep_file(tmp_path), "--set", "training.learning_rate=0.5")
     assert code == 2

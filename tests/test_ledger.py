@@ -133,6 +133,16 @@ def test_a_step_written_twice_counts_once_and_the_first_stays(folder):
     assert folder.rows() == [row(1, loss=1.0), row(2, loss=2.0), row(3, loss=3.0)]
 
 
+def test_cutting_rows_keeps_those_before_a_step_and_drops_a_torn_line(folder):
+    for step in (1, 2, 3):
+        folder.append_row(row(step, loss=float(step)))
+    with open(folder.rows_path, "ab") as file:
+        file.write(b'{"step": 0, "me')
+    folder.cut_rows(3)
+    assert folder.rows_path.read_bytes().count(b"\n") == 2
+    assert [found["step"] for found in folder.rows()] == [1, 2]
+
+
 # ---- checkpoints
 
 
@@ -203,7 +213,7 @@ def test_when_all_are_damaged_training_begins_again(checkpoints):
 
 
 def fails_to_read(monkeypatch, number):
-    def fail(path):
+    def fail(path, most=None):
         raise OSError(number, os.strerror(number), str(path))
 
     monkeypatch.setattr(ledger, "read_bytes", fail)
@@ -747,7 +757,7 @@ def test_a_full_disk_is_raised_at_once_and_leaves_the_old_content(folder, monkey
 def test_a_worker_does_not_take_a_storage_that_cannot_be_read_for_another_driver(run, monkeypatch):
     with run.locked() as token:
         monkeypatch.setattr("disentune.storage.PATIENCE_S", 0.0)
-        monkeypatch.setattr(Path, "read_bytes", lambda path: (_ for _ in ()).throw(OSError(errno.EIO, "gone")))
+        monkeypatch.setattr("disentune.storage.opened", lambda path: (_ for _ in ()).throw(OSError(errno.EIO, "gone")))
         with pytest.raises(OSError, match="gone"):
             run.session()
         monkeypatch.undo()
@@ -839,6 +849,15 @@ def test_rows_that_are_all_there_are_not_written_again(far_folder, object_store)
     object_store.requests.clear()
     far_folder.keep_rows()
     assert not any(request.startswith("PUT") for request in object_store.requests)
+
+
+def test_rows_in_a_store_that_were_cut_stay_cut_until_they_are_written_again(far_folder):
+    for step in (1, 2, 3):
+        far_folder.append_row(row(step, loss=float(step)))
+    far_folder.cut_rows(2)
+    assert [found["step"] for found in far_folder.rows()] == [1]
+    far_folder.append_row(row(2, loss=5.0))
+    assert [found["metrics"]["loss"] for found in far_folder.rows()] == [1.0, 5.0]
 
 
 def test_checkpoints_in_a_store_are_kept_pruned_copied_and_passed_over_when_damaged(far, far_folder):

@@ -52,8 +52,8 @@ def ran(run, sweep, *states):
         folder = run.trial(point.config.id)
         folder.create(point.config, point.arms)
         folder.set_status(Status(state, step))
-        if state == "done":
-            folder.append_row({"step": step, "metrics": {"loss": 1.0}})
+        for at in range(20, step + (state != "diverged"), 20):
+            folder.append_row({"step": at, "metrics": {"loss": 1.0}})
 
 
 GRID = {"a": {"framework.beta": {"grid": [1, 2]}}, "b": {"framework.beta": {"grid": [2, 3, 4]}}}
@@ -271,7 +271,8 @@ def searched(run, sweep, *states):
         for state, step in states:
             trial_id = planner.next().trial_id
             row = {"step": step, "metrics": {"loss": 1.0, "mig": int(trial_id, 16) / 2**64}}
-            run.trial(trial_id).append_row(row)
+            for at in range(20, step + 1, 20):
+                run.trial(trial_id).append_row({**row, "step": at})
             run.trial(trial_id).set_status(Status(state, step))
             if state == "done":
                 planner.report(trial_id, Report(step, row, "done"))
@@ -511,16 +512,30 @@ def test_a_trial_ended_by_stop_steps_goes_on_when_the_number_is_raised(sweep, ru
     ran(run, read)
     folder = run.trial(space.points(read)[0].config.id)
     folder.create(space.points(read)[0].config, ("a",))
+    folder.append_row({"step": 20, "metrics": {"loss": 1.0}})
     folder.set_status(Status("done", 20, "stop.steps: 20"))
     assert make_plan(read, run).done == 1
     assert make_plan(sweep({"a": {}}), run).continuing == {folder.id: 20}
 
 
-def test_a_done_trial_whose_rows_were_cut_is_named_and_not_taken_for_finished(sweep, run):
+@pytest.mark.parametrize("state", ["done", "running", "diverged"])
+def test_a_trial_whose_rows_were_cut_goes_on_from_before_the_gap_and_is_named(sweep, run, state):
     read = sweep({"a": {}})
-    ran(run, read, ("done", 40))
+    ran(run, read, (state, 40))
     folder = run.trials()[0]
+    assert make_plan(read, run).continuing == ({folder.id: 40} if state == "running" else {})
+    folder.rows_path.write_text('{"step": 20, "metrics": {"loss": 1.0}}\n' if state != "diverged" else "")
+    planned = make_plan(read, run)
+    gap = 20 if state == "diverged" else 40
+    assert (planned.done, planned.continuing) == (0, {folder.id: gap - 20})
+    assert planned.warnings[0] == (
+        f"1 trial lacks rows that had been written ({folder.id} from step {gap} on); they are computed again from there"
+    )
+
+
+def test_a_failed_trial_stays_failed_whatever_its_rows(sweep, run):
+    read = sweep({"a": {}})
+    ran(run, read, ("failed", 40))
+    run.trials()[0].rows_path.unlink()
     assert make_plan(read, run).done == 1
-    folder.rows_path.write_text('{"step": 20, "metrics": {"loss": 1.0}}\n')
-    with pytest.raises(ConfigError, match="ends before step 40, but the trial is done"):
-        make_plan(read, run)
+    assert make_plan(read, run, retry_failed=True).continuing == {run.trials()[0].id: 40}

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from disentune import cli
+from disentune import segment as segment_module
 from disentune.errors import Unavailable
 from disentune.ledger import Run, TrialFolder
 from disentune.planner import DOUBT_S, LEAVE_S, LONGEST_REST_S, STORAGE_FAULTS, STORAGE_S, Planner
@@ -52,6 +54,87 @@ def test_sigkill_at_any_moment_changes_no_bit(tmp_path, search, scheduler):
     assert sessions_through_kills(killed, path, seed=1) >= 2
     assert table(killed) == table(calm)
     assert write_parquet(read(killed)).read_bytes() == write_parquet(read(calm)).read_bytes()
+
+
+# ---- rows that someone or something has cut
+
+CUTS = {
+    "the last": lambda lines: lines[:-1],
+    "all after the first": lambda lines: lines[:1],
+    "one in the middle": lambda lines: lines[: len(lines) // 2] + lines[len(lines) // 2 + 1 :],
+    "the first": lambda lines: lines[1:],
+    "all": lambda lines: [],
+}
+ENDS = {
+    "its last step": ("none", ""),
+    "asha": ("asha", ""),
+    "median": ("median", ""),
+    "stop.steps": ("none", "stop: {steps: 8}"),
+    "a plateau": ("none", "stop: {plateau: {evaluations: 1, min_delta: 0.02}}"),
+    "a divergence": ("none", ""),
+}
+
+
+def cut(folder, how):
+    lines = folder.rows_path.read_bytes().splitlines(keepends=True) if folder.rows_path.exists() else []
+    folder.rows_path.write_bytes(b"".join(CUTS[how](lines)))
+
+
+@pytest.mark.parametrize("how", CUTS)
+@pytest.mark.parametrize("end", ENDS)
+def test_rows_that_were_cut_from_ended_trials_are_computed_again_to_the_bit(tmp_path, monkeypatch, end, how):
+    scheduler, extra = ENDS[end]
+    if end == "a divergence":
+        monkeypatch.setattr(segment_module, "divergence", lambda row, limit: "so" if row["step"] == 9 else "")
+    path = sweep_file(tmp_path, "grid", scheduler, extra)
+    run = Run(tmp_path / "runs" / "tiny" / "main")
+    simulate(run, path, np.random.default_rng(0))
+    expected, statuses = table(run), {folder.id: folder.status() for folder in run.trials()}
+    for folder in run.trials()[::2]:
+        cut(folder, how)
+    assert table(run) != expected
+    simulate(run, path, np.random.default_rng(1))
+    assert table(run) == expected
+    for folder in run.trials():
+        before, now = statuses[folder.id], folder.status()
+        assert (now.state, now.step, now.cause) == (before.state, before.step, before.cause)
+        assert folder.sound().gap is None
+
+
+@pytest.mark.parametrize("how", CUTS)
+@pytest.mark.parametrize("scheduler", ["none", "asha"])
+def test_rows_that_were_cut_from_unfinished_trials_are_computed_again_to_the_bit(tmp_path, scheduler, how):
+    path = sweep_file(tmp_path, "grid", scheduler)
+    calm, run = (Run(tmp_path / "runs" / "tiny" / name) for name in ("calm", "cut"))
+    simulate(calm, path, np.random.default_rng(0))
+    for seed in range(4):
+        with pytest.raises(Death):
+            simulate(run, path, np.random.default_rng(seed), dies_after=12)
+        for folder in run.trials():
+            cut(folder, how)
+    simulate(run, path, np.random.default_rng(9))
+    assert table(run) == table(calm)
+
+
+def test_cut_rows_of_a_search_are_computed_again_before_it_goes_on(tmp_path):
+    path, run = sweep_file(tmp_path, "optuna", "asha"), Run(tmp_path / "runs" / "tiny" / "main")
+    simulate(run, path, np.random.default_rng(0))
+    expected = table(run)
+    for folder in run.trials()[::3]:
+        cut(folder, "the last")
+    simulate(run, path, np.random.default_rng(1))
+    assert table(run) == expected
+
+
+def test_a_limit_counts_trials_whose_rows_were_cut_as_unfinished(tmp_path):
+    path, run = sweep_file(tmp_path, "grid", "asha"), Run(tmp_path / "runs" / "tiny" / "main")
+    simulate(run, path, np.random.default_rng(0))
+    expected = table(run)
+    for folder in run.trials():
+        cut(folder, "the last")
+    for _ in range(3):  # 12 trials, 5 at a time
+        simulate(run, path, np.random.default_rng(1), wanted=cli._wanted(read_sweep(path), run, None, 5))
+    assert table(run) == expected
 
 
 def test_schedulers_stop_some_trials_and_not_others(tmp_path):

@@ -271,7 +271,7 @@ def test_what_a_storage_says_is_never_the_trial_s_error(segment, trouble, number
 def test_a_ledger_that_cannot_be_read_from_the_start_is_the_storage_s_fault(segment, monkeypatch):
     part = segment()
 
-    def fail(path):
+    def fail(path, most=None):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(ledger, "read_bytes", fail)
@@ -301,8 +301,71 @@ def test_a_trial_that_took_over_another_does_not_start_from_before_that(segment)
     assert "no sound checkpoint from step 8" in segment.run.trial(part.trial_id).status().cause
 
 
+def without_rows(folder, *steps):
+    lines = [json.dumps(row) for row in folder.rows() if row["step"] not in steps]
+    folder.rows_path.write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.mark.parametrize(("missing", "start"), [([8], 7), ([4], 1), ([4, 8], 1), ([], 12)])
+def test_a_trial_without_a_row_below_its_checkpoint_starts_from_a_checkpoint_before_it(segment, missing, start):
+    settings = Settings(checkpoint={"every_steps": 6, "keep": 2})
+    expected = undisturbed(segment, settings)
+    part = segment(until=11, settings=settings)
+    list(work(part))
+    folder = segment.run.trial(part.trial_id)
+    assert folder.checkpoints.steps() == [6, 11]
+    without_rows(folder, *missing)
+    reports = list(work(segment(settings=settings)))
+    assert next(report.step for report in reports if not report.note) == start
+    assert reports[-1].outcome == "done"
+    assert rows_and_weights(folder) == expected
+    new = [report.row["step"] for report in reports if report.row]
+    assert new == [step for step in (4, 8, 12) if step >= min([*missing, 12])]
+    notes = [f"{folder.rows_path} had no row of step {step}: computed again from before it" for step in missing[:1]]
+    assert [report.note for report in reports if report.note] == notes
+
+
+def test_a_row_that_is_missing_among_those_after_the_newest_checkpoint_is_computed_too(segment):
+    settings = Settings(checkpoint={"every_steps": 1000})
+    expected = undisturbed(segment, settings)
+    part = segment(settings=settings)
+    reports = work(part)
+    while next(reports).step < 11:
+        pass
+    folder = segment.run.trial(part.trial_id)
+    assert folder.checkpoints.steps() == []
+    without_rows(folder, 4)
+    list(work(part))
+    assert rows_and_weights(folder) == expected
+
+
 class Death(BaseException):
     """Of the process."""
+
+
+@pytest.mark.parametrize("dying", [(Checkpoints, "drop_from"), (TrialFolder, "cut_rows"), (TrialFolder, "append_row"),
+                                   (Checkpoints, "save")])  # fmt: skip
+def test_a_process_that_dies_while_it_fills_a_gap_leaves_one_that_is_filled_later(segment, monkeypatch, dying):
+    settings = Settings(checkpoint={"every_steps": 2, "keep": 3})
+    expected = undisturbed(segment, settings)
+    part = segment(settings=settings)
+    list(work(part))
+    folder = segment.run.trial(part.trial_id)
+    without_rows(folder, 8)
+    owner, name = dying
+    real = getattr(owner, name)
+
+    def dies(self, *arguments):
+        real(self, *arguments)
+        raise Death
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, dies)
+        with pytest.raises(Death):
+            list(work(part))
+    assert list(work(part))[-1].outcome == "done"
+    assert rows_and_weights(folder)[0] == expected[0]
+    assert rows_and_weights(folder)[2] == expected[2]
 
 
 @pytest.mark.parametrize("dying", [(TrialFolder, "append_row"), (Checkpoints, "save"), (_Worker, "end")])

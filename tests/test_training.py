@@ -1,6 +1,7 @@
 """The loop: exact through any interruption, and the loss that `loss_scale` says it is."""
 
 import io
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from disentune.config import Named, TrialConfig
+from disentune.config import Named, TrialConfig, row_steps
 from disentune.errors import TrialError
 from disentune.metrics import METRICS
 from disentune.plugin import Framework, Frozen, Helper, Losses
@@ -373,3 +374,28 @@ def test_the_standardised_world_has_the_published_pixel_values():
     assert x.unique().tolist() == pytest.approx([-0.125973, 7.936285], abs=1e-5)
     unit = Training(tiny(dataset={"name": "xysquares", "transform": "unit"}))._batch().x
     assert unit.unique().tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "evaluation",
+    [
+        {},
+        {"metrics": ["mig"]},
+        {"metrics": ["mig"], "every": 5},
+        {"metrics": [{"name": "mig", "every": 7}], "every": 5},
+        {"metrics": [{"name": "mig", "every": "end"}, {"name": "sap", "every": 2}]},
+        {"metrics": [{"name": "mig", "size": "both"}], "every": 3},
+    ],
+)
+@pytest.mark.parametrize("log_every", [1, 4, 100])
+def test_a_recorded_config_tells_the_steps_of_its_rows_without_parsing_it(evaluation, log_every):
+    config = tiny(evaluation=evaluation, training={"steps": 13, "log_every": log_every})
+    tree = json.loads(json.dumps(config.tree()))
+    written = [row["step"] for row in rows(Training(config))]
+    for until in range(15):
+        assert sorted(set(row_steps(tree, until))) == [step for step in written if step <= until]
+
+
+def test_the_steps_of_rows_are_told_one_by_one_however_many_there_are():
+    tree = tiny(training={"steps": 10**9, "log_every": 1}).tree()
+    assert list(itertools.islice(row_steps(tree, 10**9), 3)) == [1, 2, 3]

@@ -192,7 +192,8 @@ def _wanted(sweep: Any, run: Any, only: str | None, limit: int | None) -> Callab
 
     @cache
     def final() -> set[str]:
-        return {id for id, folder in run.known_trials("status.json").items() if folder.status().final}
+        known = run.known_trials("config.json", "status.json", "rows.jsonl")
+        return {id for id, folder in known.items() if folder.sound().status.final}
 
     def wanted(point: Any) -> bool:
         if only and not selection({**point.config.tree(), "arm": point.arms}):
@@ -472,13 +473,13 @@ def status(
     found = find_run(run, storage)
     folders = found.known_trials("config.json", "status.json").values()
     trials = [(folder, folder.status(), folder.tree()["training"]["steps"]) for folder in folders]
-    live = found.is_running()
+    live, picture = found.is_running(), Watcher(found).look()
     if as_json:
-        for note in found.notes():
+        for note in picture.notes:
             err.print(f"note: {note}", markup=False)
         print_json({"running": live, "trials": [_status_json(*trial) for trial in trials]})
         return
-    show_status(out, shown(found.path), live, trials, Watcher(found).look())
+    show_status(out, shown(found.path), live, trials, picture)
     if not live and any(not state.final for _, state, _ in trials):
         out.print(f"go on with: disentune resume {shlex.quote(shown(found.path))}", markup=False)
 

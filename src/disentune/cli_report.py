@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from disentune.terminal import DEFAULT_STORAGE, AsJson, Storage, out, print_json, progress_bar, shown
+from disentune.terminal import DEFAULT_STORAGE, AsJson, Storage, err, out, print_json, progress_bar, shown
 
 
 def report(
@@ -34,6 +34,8 @@ def report(
     from disentune.storage import place
 
     results = read(find_run(run, storage))
+    for note in results.notes:
+        err.print(f"note: {note}", markup=False)
     with progress_bar() as say:
         made = page.write(results, shown(results.run.path), datetime.now(UTC), say)
     at_wandb = _wandb_report(results) if wandb else None

@@ -1,8 +1,9 @@
 """TrialConfig: the whole truth of one trial, checked before anything runs."""
 
 import hashlib
+import heapq
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -241,6 +242,17 @@ def id_of(tree: Mapping[str, Any]) -> str:
     ValueError when a number in it is not finite."""
     text = json.dumps(tree, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
+
+
+def row_steps(tree: Mapping[str, Any], until: int) -> Iterator[int]:
+    """The steps of which a trial writes a row, by its canonical tree, up to a step; in order, some more than once."""
+    training, evaluation = tree["training"], tree["evaluation"]
+    last, metrics = min(until, training["steps"]), evaluation.get("metrics")
+    listed = metrics if isinstance(metrics, list) else []
+    own = [metric.get("every") for metric in listed if isinstance(metric, Mapping)]
+    intervals = [training.get("log_every"), evaluation.get("every"), *own]
+    rhythms = [range(every, last + 1, every) for every in intervals if type(every) is int and every > 0]
+    return heapq.merge(*rhythms, [training["steps"]] if training["steps"] <= until else [])
 
 
 def is_id(name: str) -> bool:

@@ -16,16 +16,16 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, BinaryIO, Literal, NamedTuple, get_args
 
 import torch
 
 from disentune import documents, lease, storage
-from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, Invalid, TrialConfig, id_of, is_id
+from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, Invalid, TrialConfig, id_of, is_id, row_steps
 from disentune.environment import environment, is_another
 from disentune.errors import ConfigError, TrialError, Unavailable, did_you_mean, first_line
 from disentune.settings import Settings, may_change
@@ -266,6 +266,12 @@ class Checkpoints:
                     _move(self.path(step), self.path(step).with_suffix(".damaged"))
         return 0, None, notes
 
+    def drop_from(self, step: int) -> None:
+        """Removes those of this step and later ones."""
+        for later in self.steps():
+            if later >= step:
+                self.path(later).unlink(missing_ok=True)
+
     def prune(self, keep: int, best: int | None) -> None:
         """Keeps the newest `keep` and the best; clears what a killed writer left."""
         for aside in _asides(self.folder, ".step-*"):
@@ -277,9 +283,7 @@ class Checkpoints:
     def copy_from(self, other: "Checkpoints", step: int) -> None:
         """Takes over another trial's state at a step, in place of our own there and of all that came later."""
         data = read_bytes(other.path(step), LARGEST_CHECKPOINT)
-        for later in self.steps():
-            if later > step:
-                self.path(later).unlink()
+        self.drop_from(step + 1)
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.path(step), data)
 
@@ -360,6 +364,37 @@ def _is_tree_of(trial_id: str, config: dict[str, Any]) -> bool:
         return id_of(config) == trial_id
     except ValueError:  # a number that is not finite
         return False
+
+
+def last_step(rows: list[dict[str, Any]]) -> int:
+    return rows[-1]["step"] if rows else 0
+
+
+def missing_row(tree: Mapping[str, Any], reached: int, steps: Iterable[int]) -> int | None:
+    """The first step up to the one that a trial has reached of which there must be a row, and is none among these."""
+    known = set(steps)
+    return next((step for step in row_steps(tree, reached) if step not in known), None)
+
+
+def reached(status: Status) -> int:
+    """The step up to which a trial must have its rows: one that diverged has none of that very step, and nothing is
+    asked of one that failed."""
+    return 0 if status.state == "failed" else status.step - (status.state == "diverged")
+
+
+def missing_rows_note(gaps: Mapping[str, int]) -> str:
+    """On trials by the first step whose row is missing."""
+    trial_id, step = next(iter(gaps.items()))
+    trials = "1 trial lacks" if len(gaps) == 1 else f"{len(gaps)} trials lack"
+    return f"{trials} rows that had been written ({trial_id} from step {step} on)"
+
+
+class Sound(NamedTuple):
+    """A trial's status and rows up to `gap`, the first step whose row is missing; all of them when that is None."""
+
+    status: Status
+    rows: list[dict[str, Any]]
+    gap: int | None
 
 
 class TrialFolder:
@@ -548,13 +583,29 @@ class TrialFolder:
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{self._end_path} is damaged ({error}); remove it: resuming makes it again") from None
 
-    def rows_to_end(self) -> list[dict[str, Any]]:
-        """Every row, and the scores of the trial's end while nothing came after it."""
-        rows, end = self.rows(), self.end()
+    def rows_to_end(self, rows: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+        """Every row, or these, and the scores of the trial's end while nothing came after it."""
+        rows, end = self.rows() if rows is None else rows, self.end()
         if end is None or (rows and rows[-1]["step"] > end["step"]):
             return rows
         is_apart = not rows or rows[-1]["step"] < end["step"]
         return [*rows, end] if is_apart else [*rows[:-1], with_end(rows[-1], end)]
+
+    def sound(self) -> Sound:
+        """As far as the rows go without a gap: a trial that lacks one waits to be computed again from there."""
+        status = self.status()  # before the rows: a worker writes a row first, and then that it has come so far
+        rows = self.rows()
+        gap = missing_row(self.tree(), reached(status), (row["step"] for row in rows))
+        if gap is None:
+            return Sound(status, rows, gap)
+        rows = [row for row in rows if row["step"] < gap]
+        return Sound(replace(status, state="pending", step=last_step(rows), cause=""), rows, gap)
+
+    def cut_rows(self, step: int) -> None:
+        """Removes the rows of this step and later ones."""
+        lines = (read_if_there(self.rows_path) or b"").splitlines(keepends=True)
+        self._known_rows = b"".join(line for line in lines if line.endswith(b"\n") and _row(line)["step"] < step)
+        write_atomically(self.rows_path, self._known_rows)
 
     def append_row(self, row: Mapping[str, Any]) -> None:
         """Appends one row durably. A torn last line is cut off first."""

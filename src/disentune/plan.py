@@ -4,7 +4,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from disentune.data.stored import contents
 from disentune.environment import differences
 from disentune.errors import ConfigError, DataError, Problem
 from disentune.evaluation import evaluated
-from disentune.ledger import Run, Status, TrialFolder, environment_with, is_final
+from disentune.ledger import Run, Sound, Status, TrialFolder, environment_with, is_final, missing_rows_note
 from disentune.plugin import AutoEncoder, Source
 from disentune.settings import Asha, Median, NoScheduler, OptunaSearch
 from disentune.space import Point
@@ -64,11 +64,12 @@ def make_plan(
     use_root(sweep.settings.data.root)
     space.check(sweep, say)
     folders = run.known_trials("config.json", "status.json", "rows.jsonl")
-    statuses = _sound_statuses(folders)
+    read = _read_whole(folders)
+    statuses, gaps = {id: sound.status for id, sound in read.items()}, _gap_notes(read)
     if retry_failed:
         statuses = {id: replace(s, state="pending") if s.state == "failed" else s for id, s in statuses.items()}
     if isinstance(sweep.settings.search, OptunaSearch):
-        return _suggested_plan(sweep, run, folders, statuses)
+        return _suggested_plan(sweep, run, folders, statuses, gaps)
     asked = space.points(sweep, say)
     _refuse_changed_meaning(sweep, run, folders, [point.config for point in asked])
     _refuse_other_contents([point.config for point in asked], statuses)
@@ -86,7 +87,7 @@ def make_plan(
     new = len(points) - done - len(continuing)
     finished = {config.id for config, _ in begun} - continuing.keys()
     sources = _sources(point.config for point in points if point.config.id not in finished)
-    return Plan(sweep.name, len(points), done, new, continuing, arms, _warnings(run, sweep, statuses), sources)
+    return Plan(sweep.name, len(points), done, new, continuing, arms, gaps + _warnings(run, sweep, statuses), sources)
 
 
 def plan_afresh(sweep: SweepFile, wanted: Callable[[Point], bool] = lambda point: True) -> Plan:
@@ -128,37 +129,36 @@ def unprepared(plan: Plan) -> list[Source]:
     return missing
 
 
-def _sound_statuses(folders: dict[str, TrialFolder]) -> dict[str, Status]:
+def _read_whole(folders: dict[str, TrialFolder]) -> dict[str, Sound]:
     """Reads every trial whole, so that all damage is known before anything starts. Raises one ConfigError with all."""
-    statuses, damage = {}, []
+    read, damage = {}, list[str]()
     for id, folder in folders.items():
-        for read in (folder.tree, folder.rows):
-            try:
-                read()
-            except ConfigError as error:
-                damage.append(str(error))
         try:
-            statuses[id] = folder.status()
-        except ConfigError as error:
-            damage.append(str(error))
-    damage = damage or [text for id, folder in folders.items() if (text := _missing_rows(folder, statuses[id]))]
+            read[id] = folder.sound()
+        except ConfigError:
+            damage += _damage(folder)
     if damage:
         raise ConfigError("\n".join(damage))
-    return statuses
+    return read
 
 
-def _missing_rows(folder: TrialFolder, status: Status) -> str:
-    """A trial that is done to its last step has a row there; if not, someone or something has cut its rows."""
-    steps, rows = folder.tree()["training"]["steps"], folder.rows()
-    if status.state != "done" or status.step < steps or (rows and rows[-1]["step"] == steps):
-        return ""
-    return (
-        f"{folder.rows_path} ends before step {steps}, but the trial is done; remove the folder {folder.path}: "
-        "the trial is then computed again, to the same numbers"
-    )
+def _damage(folder: TrialFolder) -> Iterator[str]:
+    """Of each file of a trial."""
+    for read in (folder.tree, folder.rows, folder.status):
+        try:
+            read()
+        except ConfigError as error:
+            yield str(error)
 
 
-def _suggested_plan(sweep: SweepFile, run: Run, folders: dict[str, TrialFolder], statuses: dict[str, Status]) -> Plan:
+def _gap_notes(read: dict[str, Sound]) -> list[str]:
+    gaps = {id: sound.gap for id, sound in read.items() if sound.gap is not None}
+    return [f"{missing_rows_note(gaps)}; they are computed again from there"] if gaps else []
+
+
+def _suggested_plan(
+    sweep: SweepFile, run: Run, folders: dict[str, TrialFolder], statuses: dict[str, Status], gaps: list[str]
+) -> Plan:
     """A model-based search decides its points as it goes; only their number is known."""
     if folders or run.journal_path.exists():
         asked = _suggested(sweep, run)
@@ -171,7 +171,7 @@ def _suggested_plan(sweep: SweepFile, run: Run, folders: dict[str, TrialFolder],
     corners = (space.trial_config(flat, 0) for arm in sweep.arms for flat in space.corners(sweep, arm))
     return Plan(
         sweep.name, done + new + len(continuing), done, new, continuing, arms,
-        _warnings(run, sweep, statuses), _sources(corners) if new or continuing else (),
+        gaps + _warnings(run, sweep, statuses), _sources(corners) if new or continuing else (),
     )  # fmt: skip
 
 

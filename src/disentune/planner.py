@@ -89,7 +89,7 @@ class Planner:
         self.trouble: ConfigError | None = None
         """Why this session cannot go on."""
         self._storage_faults, self._storage_since = 0, math.inf
-        self._known = run.known_trials("status.json", "rows.jsonl")
+        self._known = run.known_trials("config.json", "status.json", "rows.jsonl")
         self.trials: dict[str, Trial] = {}
         self.arms: dict[str, list[Replicates]] = {}
         self._replicates: dict[tuple[str, str], list[Trial]] = {}
@@ -129,10 +129,11 @@ class Planner:
             return known
         folder = self.run.trial(point.config.id)
         known_folder = self._known.get(folder.id)
+        status, rows, _ = known_folder.sound() if known_folder else (Status(), [], None)
         siblings = self._siblings(point)
         arm = self.arms.setdefault(point.arms[0], [])
         order = siblings[0].order if siblings else len(arm)
-        trial = Trial(order, point, folder, known_folder.status() if known_folder else Status(), siblings)
+        trial = Trial(order, point, folder, status, siblings)
         if not siblings:
             arm.append(Replicates())
         arm[order].seeds.append(trial.history)
@@ -140,7 +141,7 @@ class Planner:
         objective = self.settings.objective
         if objective is not None:
             trial.milestones = milestones(self.settings.scheduler, point.config, objective.metric)
-            for row in known_folder.rows() if known_folder else ():
+            for row in rows:
                 self._note(trial, row)
         self.trials[trial.id] = trial
         if self._is_final(trial):
@@ -314,8 +315,8 @@ class Planner:
 
     def _catch_up(self, trial: Trial) -> None:
         """With what its worker has written."""
-        trial.status = trial.folder.status()
-        for row in trial.folder.rows():
+        trial.status, rows, _ = trial.folder.sound()
+        for row in rows:
             self._note(trial, row)
 
     def _count(self, trial: Trial, cause: Cause | None) -> None:

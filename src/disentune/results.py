@@ -1,6 +1,7 @@
 """The rows of a run as tables: read, aggregate, rank, write. Knows only rows and the ledger."""
 
 import math
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -13,11 +14,21 @@ import pyarrow.parquet
 
 from disentune.config import SECTIONS, WATCHED, flattened
 from disentune.errors import ConfigError, unknown
-from disentune.ledger import Run, TrialFolder, find_run, is_cut, write_atomically
+from disentune.ledger import (
+    Run,
+    TrialFolder,
+    find_run,
+    is_cut,
+    missing_row,
+    missing_rows_note,
+    reached,
+    write_atomically,
+)
 from disentune.metrics import best_of
 from disentune.plugin import FIXED
 from disentune.settings import Objective
-from disentune.storage import Place
+from disentune.storage import Place, RemotePath, place
+from disentune.terminal import shown
 
 BROKEN = ("failed", "diverged")
 Mode = Literal["max", "min"]
@@ -36,6 +47,8 @@ class Record:
     cut: bool = False
     """Whether a scheduler stopped it early, or it is still under way: it has had less training than a trial that is
     done."""
+    gap: int | None = None
+    """The first step whose row was written and is missing now."""
 
     def last(self) -> dict[str, Any]:
         """Its last row, with the last value of each metric, which an earlier row may hold."""
@@ -87,14 +100,27 @@ def read(run: Run, only: Iterable[str] | None = None) -> Results:
     kept = None if only is None else set(only)
     seen = run.seen("config.json", "status.json", "rows.jsonl", "end.json")
     folders = [folder for folder in seen.trials() if kept is None or folder.id in kept]
-    return Results(run, tuple(_record(folder) for folder in folders), tuple(seen.notes()))
+    records = tuple(_record(folder) for folder in folders)
+    return Results(run, records, (*seen.notes(), *_gap_notes(run, records)))
+
+
+def _gap_notes(run: Run, records: Iterable[Record]) -> list[str]:
+    gaps = {record.trial_id: record.gap for record in records if record.gap is not None}
+    if not gaps:
+        return []
+    command = shlex.join(["disentune", "resume", shown(run.path)])
+    return [f"{missing_rows_note(gaps)}, so numbers are missing; compute them again with: {command}"]
 
 
 def _record(folder: TrialFolder) -> Record:
-    maxima, status = Maxima(), folder.status()
-    rows = [maxima.taken_in(row) for row in folder.rows_to_end()]
-    tree, arms = folder.tree_and_arms()
-    return Record(folder.id, arms, status.state, tree, rows, cut=is_cut(status))
+    maxima, (tree, arms) = Maxima(), folder.tree_and_arms()
+    status = folder.status()  # before the rows, which a worker writes first
+    rows = folder.rows()
+    gap = missing_row(tree, reached(status), (row["step"] for row in rows))
+    if gap is not None and isinstance(folder.path, RemotePath):  # a view's files may be of different moments
+        gap = TrialFolder(place(str(folder.path))).sound().gap
+    rows = [maxima.taken_in(row) for row in folder.rows_to_end(rows)]
+    return Record(folder.id, arms, status.state, tree, rows, is_cut(status), gap)
 
 
 class Maxima:

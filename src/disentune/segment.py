@@ -1,8 +1,8 @@
 """A segment: one stretch of a trial, from its newest checkpoint to a step, written to its folder. Knows no Ray.
 
-A row is on disk before the checkpoint that follows it, so training from a checkpoint computes no row that is missing
-below it; rows that come out again are equal to the bit and are passed over. Pictures of a step are on disk before its
-row.
+A row is on disk before the checkpoint that follows it, so no row is missing below a checkpoint unless something has cut
+them; then the trial starts from a checkpoint before the first missing row. Rows that come out again are equal to the
+bit and are passed over. Pictures of a step are on disk before its row.
 
 What goes wrong in the trial's own code is recorded here, and here it is decided whether the trial goes on. What is the
 storage's or the cluster's fault is raised, for the driver to see.
@@ -28,7 +28,7 @@ from disentune.config import TrialConfig, flattened, nested
 from disentune.data.store import use_root
 from disentune.environment import without_secrets
 from disentune.errors import ConfigError, TrialError
-from disentune.ledger import Run, Status, TrialFolder
+from disentune.ledger import Run, Status, TrialFolder, last_step, missing_row
 from disentune.settings import Cause, Objective, Plateau, Settings
 from disentune.storage import is_of_the_storage, place
 from disentune.training import Training
@@ -241,7 +241,7 @@ class _Worker:
         self.started = self.checkpointed = self.polled = time.monotonic()
         self.watchdog = Watchdog(self.settings.retries.hang_after_s, self._hung)
         self.notes: list[str] = []
-        """On damaged checkpoints."""
+        """On damaged checkpoints and missing rows."""
 
     def config(self) -> TrialConfig:
         if not self.segment.overrides:
@@ -253,8 +253,8 @@ class _Worker:
         if self.run.stop_path.exists():  # asked for while this segment waited for a slot
             yield self.end("interrupted", self.status.cause)
             return
-        rows = self.folder.rows()
-        watermark = rows[-1]["step"] if rows else 0
+        rows = self._whole_rows()
+        watermark = last_step(rows)
         self.watchdog.start()
         self.watchdog.rest(OPENING_S)
         training = self._training()
@@ -304,6 +304,20 @@ class _Worker:
             self._checkpoint(training, best)
         yield self._finished(training, best)
 
+    def _whole_rows(self) -> list[dict[str, Any]]:
+        """Up to the first row that is missing. Later rows and checkpoints go: they are computed again."""
+        rows, saved = self.folder.rows(), self.folder.checkpoints.steps()
+        gap = missing_row(self.folder.tree(), max([last_step(rows), *saved]), (row["step"] for row in rows))
+        if gap is None:
+            return rows
+        kept = [row for row in rows if row["step"] < gap]
+        self._assert_current()
+        self.folder.checkpoints.drop_from(gap)
+        self.folder.cut_rows(gap)
+        self._set_status("running", step=last_step(kept))
+        self.notes.append(f"{self.folder.rows_path} had no row of step {gap}: computed again from before it")
+        return kept
+
     def _training(self) -> Training:
         config = self.config()
         use_root(self.settings.data.root)
@@ -315,7 +329,7 @@ class _Worker:
             )
         for note in notes:
             self._set_status("running", cause=note)
-        self.notes = notes
+        self.notes += notes
         with _own_code():
             training = Training(config, state, self.settings.data.on_device)
         if training.contents:

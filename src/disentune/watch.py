@@ -20,11 +20,11 @@ from typing import Any, NamedTuple, TypeVar
 from disentune import space
 from disentune.config import flattened, metric_keys, nested
 from disentune.errors import ConfigError
-from disentune.ledger import Run, Status, TrialFolder, is_cut, is_final
+from disentune.ledger import Run, Status, TrialFolder, is_cut, is_final, missing_row, reached
 from disentune.metrics import best_of
 from disentune.results import BROKEN, evaluated, rank
 from disentune.settings import Asha, Median, Objective, OptunaSearch, Settings
-from disentune.storage import LARGEST_FILE, Place, fetch, opened
+from disentune.storage import LARGEST_FILE, Place, fetch, opened, place
 from disentune.sweepfile import SweepFile
 
 T = TypeVar("T")
@@ -222,12 +222,15 @@ class _Reader:
         self.unsettled: dict[str, float] = {}
         """When an object was first seen as it is: it may still be replaced without a sign of it."""
         self.arms: tuple[str, ...] = ()
+        self.tree: dict[str, Any] = {}
         self.flat: dict[str, Any] = {}
         self.status, self.changed = Status(), 0.0
         self.marks: list[Mark] = []
         self.end: Mark | None = None
         self.read_to, self.damaged = 0, False
         self.complaints: dict[str, str] = {}
+        self.gap: int | None = None
+        """The first step whose row was written and is missing now."""
         self.last: tuple[Asked, bool, Seen] | None = None
 
     @property
@@ -236,6 +239,7 @@ class _Reader:
                 "end.json": self._end}  # fmt: skip
 
     def refresh(self) -> None:
+        known = dict(self.places)
         for name, read in self._files.items():
             try:
                 place = _stamp(self.folder.path / name)
@@ -246,6 +250,15 @@ class _Reader:
                 self.complaints.pop(name, None)
             except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
                 self.complaints[name] = f"{self.folder.path / name} cannot be read now: {first_line(str(error))}"
+        if self.places != known and not self.complaints:
+            with suppress(ConfigError, OSError):  # what cannot be read now is read again at the next look
+                self.gap = self._gap()
+
+    def _gap(self) -> int | None:
+        gap = missing_row(self.tree, reached(self.status), (mark.step for mark in self.marks))
+        if gap is None or isinstance(self.folder.path, Path):
+            return gap
+        return TrialFolder(place(str(self.folder.path))).sound().gap  # objects may have been read out of order
 
     def to_read(self) -> list[Place]:
         """The files that a refresh would read."""
@@ -265,7 +278,7 @@ class _Reader:
 
     def _config(self, place: Stamp | None) -> None:
         tree, arms = self.folder.tree_and_arms()
-        self.flat, self.arms = flattened(tree), arms
+        self.tree, self.flat, self.arms = tree, flattened(tree), arms
 
     def _status(self, place: Stamp | None) -> None:
         status = self.folder.status()
@@ -305,7 +318,8 @@ class _Reader:
     @property
     def notes(self) -> list[str]:
         damage = [f"{self.folder.rows_path} has a damaged line"] if self.damaged else []
-        return [*self.complaints.values(), *damage]
+        lacks = f"{self.folder.rows_path} lacks the row of step {self.gap}; resume computes it again"
+        return [*self.complaints.values(), *damage, *([lacks] if self.gap and not self.damaged else [])]
 
     def seen(self, ask: Asked, live: bool, now: float) -> Seen:
         """Made anew only when something has changed; a running trial's time goes on by itself."""
