@@ -17,7 +17,7 @@ from disentune import documents, lease, ledger
 from disentune.config import TrialConfig, id_of
 from disentune.errors import ConfigError, TrialError
 from disentune.ledger import Checkpoints, Run, Status, TrialFolder, find_run, write_atomically
-from disentune.storage import place, read_bytes
+from disentune.storage import assert_writable, place, read_bytes
 from disentune.sweepfile import read_sweep
 
 TREE = {
@@ -80,6 +80,44 @@ def test_content_is_synced_before_it_gets_its_name_and_the_folder_after(tmp_path
     monkeypatch.setattr(os, "replace", lambda *paths: (events.append("replace"), real_replace(*paths)))
     write_atomically(tmp_path / "x", b"new")
     assert events == ["fsync", "replace", "fsync"]
+
+
+@pytest.fixture
+def unsynced(monkeypatch):
+    """Folders that were made and whose parent was not synced since: a machine that dies now may lose them."""
+    made = set()
+    real_mkdir, real_fsync = os.mkdir, os.fsync
+
+    def mkdir(path, *options, **more):
+        real_mkdir(path, *options, **more)
+        made.add(Path(path).resolve())
+
+    def fsync(handle):
+        real_fsync(handle)
+        synced = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        made.difference_update({path for path in made if path.parent == synced})
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    monkeypatch.setattr(os, "fsync", fsync)
+    return made
+
+
+def test_every_new_folder_is_synced_into_the_one_above_it(tmp_path, unsynced):
+    run = Run(tmp_path / "a" / "b" / "runs" / "demo" / "main")
+    with run.locked():
+        assert unsynced == set()
+        trial = run.trial(CONFIG.id)
+        trial.create(CONFIG, ("a",))
+        assert unsynced == set()
+        trial.checkpoints.save(1, {})
+        other = run.trial("0" * 16).checkpoints
+        other.copy_from(trial.checkpoints, 1)
+        trial.write_pictures(1, b"x")
+        run.trial("1" * 16).append_row(row(1))
+        assert unsynced == set()
+    assert_writable(tmp_path / "c" / "d" / "main")
+    assert unsynced == set()
+    assert (tmp_path / "c" / "d" / "main").is_dir()
 
 
 # ---- rows

@@ -36,10 +36,12 @@ from disentune.storage import (
     RemotePath,
     assert_reachable,
     is_damage,
+    make_folder,
     place,
     read_bytes,
     read_if_there,
     retried,
+    sync_folder,
 )
 from disentune.sweepfile import SweepFile, read_sweep
 from disentune.terminal import shown
@@ -78,20 +80,12 @@ def _write_aside(path: Path, data: bytes) -> None:
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _asides(folder: Place, pattern: str) -> Iterator[Path]:
     """What killed writers left. In an object store there is no such thing."""
     return iter(()) if isinstance(folder, RemotePath) else folder.glob(pattern)
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _cut_torn_line(file: BinaryIO) -> None:
@@ -231,7 +225,7 @@ class Checkpoints:
         torch.save(dict(state), buffer)
         payload = buffer.getvalue()
         digest = hashlib.sha256(payload).hexdigest().encode()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         write_atomically(self.path(step), MAGIC + digest + b"\n" + payload)
 
     def load(self, step: int) -> dict[str, Any]:
@@ -284,7 +278,7 @@ class Checkpoints:
         """Takes over another trial's state at a step, in place of our own there and of all that came later."""
         data = read_bytes(other.path(step), LARGEST_CHECKPOINT)
         self.drop_from(step + 1)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         write_atomically(self.path(step), data)
 
 
@@ -413,7 +407,7 @@ class TrialFolder:
         known = self.arms() if (self.path / "config.json").exists() else ()
         if known and set(arms) <= set(known):
             return
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         arms = tuple(dict.fromkeys((*known, *arms)))
         head = _sealed({"trial_id": self.id, "arms": list(arms)})  # the config's own hash is the id
         write_json(self.path / "config.json", {**head, "config": config.tree()})
@@ -619,7 +613,7 @@ class TrialFolder:
     def _append_line(self, line: bytes) -> None:
         """A line that was written twice, because the disk could not say that it was, counts once."""
         assert isinstance(self.path, Path)
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         path = self.path / "rows.jsonl"
         is_first = not path.exists()
         with open(path, "ab+") as file:
@@ -628,7 +622,7 @@ class TrialFolder:
             file.flush()
             os.fsync(file.fileno())
         if is_first:
-            _sync_folder(self.path)
+            sync_folder(self.path)
 
     def _put_row(self, step: int, line: bytes) -> None:
         """All rows again, with the new one: objects do not grow. What another worker wrote meanwhile stays."""
@@ -664,7 +658,7 @@ class TrialFolder:
 
     def _write_picture_file(self, path: Place, data: bytes) -> None:
         """Also clears what a killed writer left."""
-        self._pictures.mkdir(parents=True, exist_ok=True)
+        make_folder(self._pictures)
         for aside in (*_asides(self._pictures, ".step-*"), *_asides(self._pictures, ".failed*")):
             aside.unlink(missing_ok=True)
         write_atomically(path, data)
@@ -896,7 +890,7 @@ class Run:
         """The lock is the operating system's and ends with the process, however that ends."""
         assert isinstance(self._lock_path, Path)
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             file = open(self._lock_path, "a+b")  # noqa: SIM115 (held until the with block ends)
         except OSError as error:
             raise ConfigError(f"{self.path} cannot be written: {error.strerror}; choose another --storage") from None

@@ -475,11 +475,28 @@ def assert_writable(path: Place) -> None:
     """ConfigError when nothing can be written below; leaves nothing behind but the folder."""
     assert_reachable(path)
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         (path / ".writable").touch()
         (path / ".writable").unlink()
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another --storage") from None
+
+
+def make_folder(path: Place) -> None:
+    """With those above it. The folder above each new one is synced: what is written in there outlives the machine."""
+    if isinstance(path, RemotePath) or path.exists():
+        return
+    make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 # ---- many objects at once
