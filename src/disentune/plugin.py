@@ -98,6 +98,8 @@ class File:
     """Of the whole file, where it is known; a download is held to it."""
     also: tuple[str, ...] = ()
     """Other names under which a user may have it."""
+    republished: tuple[str, ...] = ()
+    """Those of the addresses that may have the same images in a file of another md5: its contents decide."""
 
 
 @dataclass(frozen=True)

@@ -517,6 +517,30 @@ def test_hashes_are_told_when_no_mirror_has_the_right_file(server, tmp_path):
 # ---- messages and limits
 
 
+def test_the_contents_decide_where_a_mirror_may_have_republished_the_file(server, tmp_path):
+    """Its own md5 is then another; a file that is there already may come from that mirror."""
+    url = server.serves("/f", Reply(OTHER))
+    file = File("thing.bin", (url,), MD5, republished=(url,))
+    assert download(file, tmp_path, COMMAND, Told()).read_bytes() == OTHER
+    assert download(file, tmp_path, COMMAND, Told()).read_bytes() == OTHER
+    assert len(server.asked("Range")) == 1
+
+
+def test_the_other_mirrors_of_a_republished_file_are_held_to_its_md5(server, tmp_path):
+    gone, damaged = server.serves("/gone", Reply(b"", status=404)), server.serves("/damaged", Reply(OTHER))
+    file = File("thing.bin", (gone, damaged), MD5, republished=(gone,))
+    with pytest.raises(DataError, match=f"/damaged: its md5 must be {MD5}"):
+        download(file, tmp_path, COMMAND, Told())
+
+
+def test_the_last_mirror_of_a_republished_file_stays_the_last_although_it_was_at_it(server, tmp_path, monkeypatch):
+    last = server.serves("/last", GOOD)
+    interrupted(tmp_path, last, monkeypatch)
+    first = server.serves("/first", Reply(OTHER))
+    file = File("thing.bin", (first, last), MD5, republished=(first,))
+    assert download(file, tmp_path, COMMAND, Told()).read_bytes() == OTHER
+
+
 def test_the_message_lists_every_mirror_and_the_way_out(server, tmp_path):
     gone, shut = server.serves("/a/gone", Reply(status=404)), server.serves("/b/shut", Reply(status=403))
     assert refusal(tmp_path, gone, shut) == (

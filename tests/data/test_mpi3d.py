@@ -12,6 +12,12 @@ from sprite_files import MPI3D, coloured
 
 MODULES = {module.DATASET.name: module for module in (mpi3d_toy, mpi3d_realistic, mpi3d_real)}
 RENDERED = ["mpi3d_toy", "mpi3d_realistic"]
+MD5S = {
+    "mpi3d_toy": "55889cb7c7dfc655d6e0277beee88868",
+    "mpi3d_realistic": "59a6225b88b635365f70c91b3e52f70f",
+    "mpi3d_real": "0f33f609918fb5c97996692f91129802",
+}
+"""Of the files of 2019, by disent."""
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +87,18 @@ def test_the_public_files_are_those_of_the_paper(monkeypatch, name):
     assert module.DATASET.factor_sizes(params) == (6, 6, 2, 3, 3, 40, 40)
     assert (source.count, source.shape, source.key) == (1_036_800, (3, 64, 64), name)
     assert source.published == module.DATASET.published(params) == module.PUBLISHED
-    assert source.files[0].urls[0] == f"https://huggingface.co/datasets/waleedgondal/mpi3d/resolve/main/{name}.npz"
+    (file,) = source.files
+    assert file.md5 == MD5S[name]
+    assert file.urls[0] == f"https://huggingface.co/datasets/waleedgondal/mpi3d/resolve/main/{name}.npz"
+    assert file.republished == file.urls[:1]
+
+
+def test_the_bucket_with_the_damaged_photographs_is_tried_last_and_held_to_the_md5(monkeypatch):
+    monkeypatch.undo()
+    (file,) = mpi3d_real.DATASET.sources(mpi3d_real.DATASET.params())[0].files
+    damaged = "https://storage.googleapis.com/mpi3d_disentanglement_dataset/data/real.npz"
+    assert file.urls[-1] == damaged
+    assert damaged not in file.republished
 
 
 @pytest.mark.parametrize("name", RENDERED)

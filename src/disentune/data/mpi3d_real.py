@@ -8,6 +8,7 @@ PUBLISHED: Statistics | None = Statistics(
     (0.13111154099374112, 0.16746449372488892, 0.14051725201807627),
     (0.10137409845578041, 0.10087824338375781, 0.10534121043187629),
 )
+FILE = mpi3d.complete("mpi3d_real.npz", "real.npz", "0f33f609918fb5c97996692f91129802")
 
 
 class Params(Frozen):
@@ -19,7 +20,7 @@ def published(params: Params) -> Statistics | None:
 
 
 def sources(params: Params) -> tuple[Source]:
-    return (mpi3d.source("mpi3d_real", mpi3d.complete("mpi3d_real.npz", "real.npz"), 6, PUBLISHED),)
+    return (mpi3d.source("mpi3d_real", FILE, 6, PUBLISHED),)
 
 
 def factor_sizes(params: Params) -> tuple[int, ...]:
