@@ -66,6 +66,19 @@ def test_the_id_is_the_hash_of_the_canonical_json_and_never_changes():
     assert config().id == hashlib.sha256(canonical.encode()).hexdigest()[:16] == "1abc7dc803b16885"
 
 
+def test_a_field_added_later_changes_no_id_until_it_is_set():
+    tree = {**TREE, "dataset": {"name": "xy_object", "spacing": 5}, "evaluation": {"metrics": ["irs"]}}
+    plain = TrialConfig.parse(tree)
+    assert plain.id == "265048955a7c3bf0"
+    written, other = (
+        TrialConfig.parse({**tree, "evaluation": {"metrics": [{"name": "irs", "ordered": ordered}]}})
+        for ordered in ([], [0, 1])
+    )
+    assert written.id == plain.id
+    assert other.id != plain.id
+    assert TrialConfig.parse(other.tree()).id == other.id
+
+
 def test_defaults_written_out_give_the_same_id():
     assert TrialConfig.parse(config().tree()).id == config().id
     assert config(training__threads=1, dataset__transform="standardise", evaluation__table=50_000).id == config().id

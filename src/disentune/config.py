@@ -158,7 +158,7 @@ class TrialConfig:
     seed: int
 
     def tree(self) -> dict[str, Any]:
-        """The canonical nested form: every default written out."""
+        """The canonical nested form: every default written out, except of fields `added` later."""
         tree = {
             "dataset": {**self.dataset.tree(), **self.pixels.model_dump()},
             "model": self.model.tree(),

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeV
 
 import numpy as np
 import torch
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from torch import Tensor, nn
 
 from disentune.errors import unknown
@@ -28,6 +28,11 @@ class Frozen(BaseModel):
     """Base of every set of parameters: immutable, no unknown keys, no silent conversion of types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def added(default: Any, **limits: Any) -> Any:
+    """A field that came after trials had been named: omitted from a config while it has its default, so ids stay."""
+    return Field(default, exclude_if=lambda value: value == default, **limits)
 
 
 def _integral(value: Any) -> Any:

@@ -5,25 +5,47 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from disentune.errors import DataError
 from disentune.metrics.information import binned
 from disentune.metrics.table import rows_drawn
-from disentune.plugin import Count, Frozen, Metric, Table
+from disentune.plugin import Count, Frozen, Metric, Table, Whole, added
 
 
 class Params(Frozen):
-    """Rows of the table to use, quantile of the deviations (1 is the paper's largest one), and bins for factors."""
+    """Rows of the table to use, quantile of the deviations (1 is the paper's largest one), and bins for those factors,
+    by number from 0, that are declared to be ordered with real values; all others keep their labels."""
 
     samples: Count = Field(10_000, ge=1)
     quantile: float = Field(0.99, ge=0, le=1)
     bins: Count = Field(20, ge=2, le=10_000)
+    ordered: list[Whole] = added([])
+
+
+def labels_of(table: Table, rows: np.ndarray, params: Params) -> np.ndarray:
+    """Of rows (n,) the labels (n, k), or the bins of ordered factors. What a label is called must not matter."""
+    labels, factors = table.factors[rows], table.factors.shape[1]
+    for column in params.ordered:
+        if not 0 <= column < factors:
+            raise DataError(f"ordered names factor {column}, but the table has factors 0 to {factors - 1}")
+        labels[:, column] = binned(table.values[rows, column, None], params.bins)[:, 0]
+    return labels
+
+
+def can_be_judged(labels: np.ndarray) -> bool:
+    """Whether a factor (n,) has two values or more, and two rows that share one: a single row deviates from nothing."""
+    counts = np.unique(labels, return_counts=True)[1]
+    return len(counts) > 1 and bool((counts > 1).any())
 
 
 def deviation(codes: np.ndarray, labels: np.ndarray, quantile: float) -> np.ndarray:
-    """Of codes (n, d) from their mean at each value of one factor (n,): mean over values of the quantile, (d,)."""
-    values, counts = np.unique(labels, return_counts=True)
+    """Of codes (n, d) from their mean at each value of one factor (n,): mean over values of the quantile, (d,).
+
+    A value that one row alone has is left out.
+    """
+    counts = np.unique(labels, return_counts=True)[1]
     rows = np.argsort(labels, kind="stable")
-    groups = np.split(codes[rows], np.cumsum(counts)[:-1])
-    return sum(np.quantile(np.abs(group - group.mean(axis=0)), quantile, axis=0) for group in groups) / len(values)
+    groups = [group for group in np.split(codes[rows], np.cumsum(counts)[:-1]) if len(group) > 1]
+    return sum(np.quantile(np.abs(group - group.mean(axis=0)), quantile, axis=0) for group in groups) / len(groups)
 
 
 def robustness(codes: np.ndarray, labels: np.ndarray, reach: np.ndarray, quantile: float) -> np.ndarray:
@@ -36,18 +58,18 @@ def robustness(codes: np.ndarray, labels: np.ndarray, reach: np.ndarray, quantil
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
     """Mean over codes of the most robust factor, its parent; codes weigh by their reach, the largest deviation.
 
-    Factors of one value cannot be moved and are left out. With no other, or with constant codes alone, 0; a code that
-    has no parent has -1.
+    Factors that cannot be judged are left out. With no other, or with constant codes alone, 0; a code that has no
+    parent has -1.
     """
     rows = rows_drawn(len(table.codes), params.samples, rng)
-    codes, values = table.codes[rows], table.values[rows]
+    codes, labels = table.codes[rows], labels_of(table, rows, params)
     reach = np.where(np.ptp(codes, axis=0) > 0, np.abs(codes - codes.mean(axis=0)).max(axis=0), 0)
-    matrix = robustness(codes, binned(values, params.bins), reach, params.quantile)
-    varied = np.ptp(values, axis=0) > 0
-    matrix = np.where(varied, matrix, 0)
-    if not varied.any() or not reach.any():
+    judged = np.array([can_be_judged(column) for column in labels.T])
+    matrix = np.zeros((codes.shape[1], len(judged)))
+    if not judged.any() or not reach.any():
         return {"irs": 0.0, "irs_matrix": matrix, "irs_parents": np.full(len(matrix), -1)}
-    ranked = np.where(varied, matrix, -np.inf)
+    matrix[:, judged] = robustness(codes, labels[:, judged], reach, params.quantile)
+    ranked = np.where(judged, matrix, -np.inf)
     parents = np.where(reach > 0, ranked.argmax(axis=1), -1)
     return {"irs": ranked.max(axis=1) @ (reach / reach.sum()), "irs_matrix": matrix, "irs_parents": parents}
 
