@@ -66,17 +66,28 @@ def test_the_id_is_the_hash_of_the_canonical_json_and_never_changes():
     assert config().id == hashlib.sha256(canonical.encode()).hexdigest()[:16] == "1abc7dc803b16885"
 
 
+LATER = {
+    "irs": {"ordered": [0]},
+    "axis_alignment": {"mean": "geometric"},
+    "linearity": {"mean": "geometric"},
+    "distances": {"ties": "exact"},
+    "perceived_distances": {"ties": "exact"},
+}
+"""Fields that metrics have got since trials were named, with a value that is not the default."""
+
+
 def test_a_field_added_later_changes_no_id_until_it_is_set():
-    tree = {**TREE, "dataset": {"name": "xy_object", "spacing": 5}, "evaluation": {"metrics": ["irs"]}}
+    tree = {**TREE, "dataset": {"name": "xy_object", "spacing": 5}, "evaluation": {"metrics": [*LATER]}}
     plain = TrialConfig.parse(tree)
-    assert plain.id == "265048955a7c3bf0"
-    written, other = (
-        TrialConfig.parse({**tree, "evaluation": {"metrics": [{"name": "irs", "ordered": ordered}]}})
-        for ordered in ([], [0, 1])
-    )
-    assert written.id == plain.id
-    assert other.id != plain.id
-    assert TrialConfig.parse(other.tree()).id == other.id
+    assert plain.id == "7a1801c6523d9415"
+    others = [{**tree, "dataset": {**tree["dataset"], "centred": False}}]
+    for name, params in LATER.items():
+        entries = [{"name": other, **(params if other == name else {})} for other in LATER]
+        others.append({**tree, "evaluation": {"metrics": entries}})
+    configs = [TrialConfig.parse(other) for other in others]
+    assert len({plain.id, *(config.id for config in configs)}) == len(LATER) + 2
+    assert [TrialConfig.parse(config.tree()).id for config in configs] == [config.id for config in configs]
+    assert TrialConfig.parse({**tree, "dataset": {**tree["dataset"], "centred": True}}).id == plain.id
 
 
 def test_defaults_written_out_give_the_same_id():

@@ -63,6 +63,25 @@ def test_squares_stand_where_the_papers_code_has_them():
         np.testing.assert_array_equal(image, expected)
 
 
+CORNERS = [({"spacing": 5}, 2), ({"spacing": 3}, 0), ({"spacing": 10}, 4), ({"spacing": 2, "grid_size": 8}, 17)]
+
+
+@pytest.mark.parametrize(("world", "margin"), CORNERS)
+def test_places_are_centred_unless_disent_s_are_asked_for_which_begin_at_the_first_pixel(world, margin):
+    """What the places leave free of 64 pixels, 4 at spacing 5, is shared by both sides, or all on the far one."""
+    params = Params(**world)
+    np.testing.assert_array_equal(Params(**world, centred=False).corners, world["spacing"] * np.arange(params.places))
+    np.testing.assert_array_equal(params.corners, margin + world["spacing"] * np.arange(params.places))
+
+
+def test_images_that_are_not_centred_are_those_of_a_slow_drawing_from_the_first_pixel():
+    world = {**SMALL[2], "centred": False}
+    data = opened(**world)
+    np.testing.assert_array_equal(data.images(np.arange(len(data))), drawn(data, [1, 4], 0, SLOW[1][3]))
+    centred = opened(**SMALL[2])
+    assert (data.mean, data.std, data.factor_sizes) == (centred.mean, centred.std, centred.factor_sizes)
+
+
 def test_factors_are_those_of_the_papers_code():
     data = opened()
     assert data.factor_names == ("x", "y", "scale", "colour")
@@ -84,6 +103,7 @@ def test_statistics_are_the_published_ones():
     assert data.std == pytest.approx((0.05263236372524584,) * 3, abs=1e-9)
     assert published.mean == pytest.approx(data.mean, abs=1e-9)
     assert published.std == pytest.approx(data.std, abs=1e-9)
+    assert DATASET.published(Params(centred=False)) == published
     assert DATASET.published(Params(palette="rgb_4")) is None
 
 

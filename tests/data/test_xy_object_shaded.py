@@ -11,6 +11,7 @@ WORLDS = [
     {},
     {"image_size": 9, "square_size": 5, "scales": 2, "palette": "colors_2"},
     {"image_size": 9, "square_size": 5, "scales": 2, "palette": "greys_4"},
+    {"image_size": 12, "square_size": 5, "scales": 2, "spacing": 4, "centred": False},
 ]
 
 

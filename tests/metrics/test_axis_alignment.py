@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import gmean
 
 from disentune.metrics import score
 from disentune.metrics.axis_alignment import alignment, along_factor
@@ -22,7 +23,8 @@ def values(codes, factors, **params):
     return found["axis_alignment"], found["axis_alignment_ratio"]
 
 
-def test_scores_are_means_over_lines_of_each_line_s_own_quotient():
+@pytest.mark.parametrize(("mean", "over_factors"), [("arithmetic", np.mean), ("geometric", gmean)])
+def test_scores_are_means_over_lines_of_each_line_s_own_quotient(mean, over_factors):
     grid = full_grid((2, 3, 4))
     codes = random_codes(grid, 3)
     cube = codes.reshape(2, 3, 4, 3)
@@ -31,7 +33,16 @@ def test_scores_are_means_over_lines_of_each_line_s_own_quotient():
         lines = np.moveaxis(cube, axis, 2).reshape(-1, cube.shape[axis], 3)
         found = np.array([by_covariance(line) for line in lines])
         factors.append(((found[:, 0] / found[:, 1]).mean(), found[:, 0].mean()))
-    assert values(codes, grid) == pytest.approx(np.mean(factors, axis=0), abs=1e-12)
+    assert values(codes, grid, mean=mean) == pytest.approx(over_factors(factors, axis=0), abs=1e-12)
+
+
+def test_the_mean_is_arithmetic_unless_disent_s_geometric_one_is_asked_for():
+    """One factor lies on an axis, the other is turned by 40 degrees, so their alignments are 1 and cos(80)."""
+    grid, turn = full_grid((4, 4)), np.radians(40)
+    codes = np.stack([grid[:, 0], 0 * grid[:, 0]], axis=1) + np.outer(grid[:, 1], [np.sin(turn), np.cos(turn)])
+    by_factor = [1, np.cos(2 * turn)]
+    assert values(codes, grid)[0] == pytest.approx(np.mean(by_factor))
+    assert values(codes, grid, mean="geometric")[0] == pytest.approx(np.sqrt(np.prod(by_factor)))
 
 
 def test_xysquares_coordinates_and_noise_score_as_published():
@@ -66,13 +77,15 @@ def test_a_line_that_does_not_move_scores_zero_and_a_single_latent_that_does_sco
     grid = full_grid((3, 4))
     assert values(np.full((12, 2), 0.1), grid) == (0, 0)
     assert values(grid[:, :1] * 1.0, grid) == (0.5, 0.5)
+    assert values(grid[:, :1] * 1.0, grid, mean="geometric") == (0, 0)
 
 
 def test_factors_of_one_value_are_left_out():
     grid = full_grid((3, 4))
     codes = random_codes(grid)
     assert values(codes, np.insert(grid, 1, 7, axis=1)) == values(codes, grid)
-    assert values(codes, np.zeros((12, 2), int)) == (0, 0)
+    for mean in ("arithmetic", "geometric"):
+        assert values(codes, np.zeros((12, 2), int), mean=mean) == (0, 0)
 
 
 def test_traversals_are_drawn_by_seed():

@@ -105,6 +105,30 @@ def test_rounding_breaks_no_ties():
     assert [found["distances"], found["distances_same"]] == pytest.approx([1, 1], abs=1e-9)
 
 
+def by_pairs_in_single_precision(table, pairs):
+    """As disent computes them: float32 distances, compared to the last bit by SciPy."""
+    first, second = (rows.reshape(2, -1) for rows in pairs.rows())
+    truth = np.abs(table.factors[first] - table.factors[second]).sum(axis=-1)
+    differences = np.abs(table.codes.astype(np.float32)[first] - table.codes.astype(np.float32)[second])
+    l1, l2 = differences.sum(axis=-1), np.sqrt((differences**2).sum(axis=-1))
+    assert l2.dtype == np.float32
+    same = np.mean(np.sign(truth[0] - truth[1]) == np.sign(l2[0] - l2[1]))
+    return [spearmanr(truth.ravel(), l2.ravel())[0], same, spearmanr(truth.ravel(), l1.ravel())[0]]
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0])
+def test_exact_ties_are_those_of_disent(scale):
+    """Rounding breaks the ties of exact codes times 0.1, so that they do not score 1; those of whole numbers hold."""
+    grid = full_grid((9, 8))
+    table, params = table_of(grid * scale + 0.7 * (scale < 1), grid), Params(ties="exact")
+    found = score_of(table, np.random.default_rng(3), params)
+    lines = pairs_by_factor(table, np.random.default_rng(3), params)
+    expected = np.mean([by_pairs_in_single_precision(table, pairs) for pairs in lines], axis=0)
+    keys = ("distances", "distances_same", "distances_l1")
+    assert [found[key] for key in keys] == pytest.approx(expected, abs=1e-9)
+    assert (found["distances"] < 0.995) == (found["distances_same"] < 0.995) == (scale < 1)
+
+
 def test_significant_bits_are_sixteen():
     values = np.array([0, 1, 1 + 2**-20, 1 + 2**-14, 1e-200, 3e30])
     rounded = significant(values)

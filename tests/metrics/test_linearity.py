@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import gmean
 from sklearn.decomposition import PCA
 
 from disentune.metrics import score
@@ -26,13 +27,14 @@ def test_ratios_are_those_of_principal_components(size, latents):
     np.testing.assert_allclose(np.transpose(ratios(codes)), [by_components(line) for line in codes], atol=1e-12)
 
 
-def test_the_score_is_the_mean_over_factors_of_the_mean_over_lines():
+@pytest.mark.parametrize(("mean", "over_factors"), [("arithmetic", np.mean), ("geometric", gmean)])
+def test_the_score_is_the_mean_over_factors_of_the_mean_over_lines(mean, over_factors):
     grid = full_grid((2, 3, 4))
     codes = random_codes(grid, 3)
     cube = codes.reshape(2, 3, 4, 3)
     lines = [np.moveaxis(cube, axis, 2).reshape(-1, cube.shape[axis], 3) for axis in range(3)]
-    expected = np.mean([np.mean([by_components(line)[1] for line in factor]) for factor in lines])
-    assert value(codes, grid) == pytest.approx(expected, abs=1e-12)
+    expected = over_factors([np.mean([by_components(line)[1] for line in factor]) for factor in lines])
+    assert value(codes, grid, mean=mean) == pytest.approx(expected, abs=1e-12)
 
 
 def test_xysquares_coordinates_and_noise_score_as_published():

@@ -42,6 +42,26 @@ def test_scores_are_those_of_scipy():
     assert [*found.values()] == pytest.approx([*np.mean(lines, axis=0), *anywhere], abs=1e-6)  # 16 bits
 
 
+def test_exact_ties_are_those_of_disent():
+    """Images' distances that differ in the last bit of single precision are not equal."""
+    grid = full_grid((9, 8))
+    pixels = (grid * 0.1 + 0.7).astype(np.float32)
+    table = replace(
+        table_of(grid * 1.0, grid), distance=lambda first, second: ((pixels[first] - pixels[second]) ** 2).mean(axis=1)
+    )
+    params = Params(ties="exact")
+    found = score_of(table, np.random.default_rng(3), params)["perceived_distances"]
+    values = []
+    for pairs in pairs_by_factor(table, np.random.default_rng(3), params):
+        first, second = (rows.ravel() for rows in pairs.rows())
+        images = table.distance(first, second)
+        values.append(spearmanr(np.abs(grid[first] - grid[second]).sum(axis=1), images)[0])
+    assert found == pytest.approx(np.mean(values), abs=1e-9)
+    assert found < 0.999
+    rounded = score_of(table, np.random.default_rng(3), Params())["perceived_distances"]
+    assert rounded == pytest.approx(1, abs=1e-9)
+
+
 def test_each_two_of_a_group_are_compared_once_and_in_few_batches():
     calls = []
 

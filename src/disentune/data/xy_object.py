@@ -14,7 +14,7 @@ from disentune.data.drawn import DrawnImages
 from disentune.data.moments import Moments, of_binary, statistics
 from disentune.data.moving import shifted
 from disentune.data.placement import Placement
-from disentune.plugin import Count, Dataset, Shape, Statistics
+from disentune.plugin import Count, Dataset, Shape, Statistics, added
 
 FACTORS: tuple[str, ...] = ("x", "y", "scale", "colour")
 PUBLISHED = Statistics((0.009818761549013288,) * 3, (0.05263236372524584,) * 3)
@@ -30,13 +30,15 @@ Palette = Literal[
 
 class Params(Placement):
     """Sizes in pixels. square_size is that of the largest square: places are its places, as in XYSquares, and smaller
-    squares, each by scale_spacing, stand in the middle of it."""
+    squares, each by scale_spacing, stand in the middle of it. In disent places are not centred: the first one is at the
+    first pixel."""
 
     square_size: Count = Field(15, ge=1, validate_default=True)
     spacing: Count | None = Field(2, ge=1)
     scales: Count = Field(5, ge=1)
     scale_spacing: Count = Field(2, ge=1, validate_default=True)
     palette: Palette = "rainbow_4"
+    centred: bool = added(True)
 
     @field_validator("scale_spacing")
     @classmethod
@@ -51,6 +53,11 @@ class Params(Placement):
                 f"the smallest must have 1 or more"
             )
         return spacing
+
+    @property
+    def corners(self) -> np.ndarray:
+        """First pixel of each place along an axis."""
+        return super().corners if self.centred else self.step * np.arange(self.places)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -114,7 +121,8 @@ def measured(params: Params) -> Statistics:
 
 
 def published(params: Params) -> Statistics | None:
-    return PUBLISHED if params == Params() else None
+    """Wherever the squares stand."""
+    return PUBLISHED if params.model_copy(update={"centred": True}) == Params() else None
 
 
 DATASET = Dataset(

@@ -4,17 +4,18 @@ import numpy as np
 from pydantic import Field
 
 from disentune.metrics.linearity import ratios
-from disentune.metrics.lines import lines_drawn, unit_range
-from disentune.plugin import Count, Frozen, Metric, Table
+from disentune.metrics.lines import Mean, lines_drawn, over_factors, unit_range
+from disentune.plugin import Count, Frozen, Metric, Table, added
 
 ROUND = 1e-12
 """A direction no more dominant than this is as good as any other."""
 
 
 class Params(Frozen):
-    """Lines of the factor grid to use for each factor."""
+    """Lines of the factor grid to use for each factor, and the mean over factors (disent's is geometric)."""
 
     traversals: Count = Field(1024, ge=1)
+    mean: Mean = added("arithmetic")
 
 
 def alignment(axis: np.ndarray, linear: np.ndarray) -> np.ndarray:
@@ -33,7 +34,7 @@ def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, f
     """Means over factors of two or more values; 0 when there is none."""
     codes = unit_range(table.codes)
     found = [along_factor(codes[rows]) for rows in lines_drawn(table.factors, params.traversals, rng)]
-    return dict(zip(METRIC.keys, np.mean(found or [(0.0, 0.0)], axis=0), strict=True))
+    return dict(zip(METRIC.keys, over_factors(found or [(0.0, 0.0)], params.mean), strict=True))
 
 
 METRIC = Metric(

@@ -1,22 +1,28 @@
 """Distances: Michlo et al., disent, 2022: correlation of distances between factors and between codes."""
 
+from typing import Literal
+
 import numpy as np
 import scipy
 from pydantic import Field
 
 from disentune.metrics.lines import Pairs, lines_drawn, triples, unit_range
-from disentune.plugin import Count, Frozen, Metric, Table
+from disentune.plugin import Count, Frozen, Metric, Table, added
 
 SIGNIFICANT = 16
 """Bits in which distances must differ to have an order: sums of float32 know few more, and rounding breaks no ties."""
+Ties = Literal["rounded", "exact"]
+"""Distances are equal when they agree in those bits, or in all bits of single precision, as in disent."""
 
 
 class Params(Frozen):
-    """Lines for each factor and as many random groups of rows; triples in each of both; rows in a group."""
+    """Lines for each factor and as many random groups of rows; triples in each of both; rows in a group; and which
+    distances are equal to ranks: those that agree in 16 bits, or, as in disent, in all of single precision."""
 
     traversals: Count = Field(1024, ge=1)
     triples: Count = Field(64, ge=1)
     group: Count = Field(32, ge=2)
+    ties: Ties = added("rounded")
 
 
 # ---- which pairs
@@ -35,6 +41,11 @@ def pairs_anywhere(table: Table, rng: np.random.Generator, params: Params) -> Pa
 
 
 # ---- their distances, all (2, g, t)
+
+
+def comparable_codes(table: Table, ties: Ties) -> np.ndarray:
+    """What codes' distances are taken from: no scale changes them, or they are as an encoder gives them."""
+    return unit_range(table.codes) if ties == "rounded" else table.codes.astype(np.float32)
 
 
 def factor_distances(table: Table, pairs: Pairs) -> np.ndarray:
@@ -58,6 +69,10 @@ def significant(distances: np.ndarray) -> np.ndarray:
     return np.ldexp(np.rint(np.ldexp(mantissa, SIGNIFICANT)), exponent - SIGNIFICANT)
 
 
+def comparable(distances: np.ndarray, ties: Ties) -> np.ndarray:
+    return significant(distances) if ties == "rounded" else distances.astype(np.float32)
+
+
 def pearson(a: np.ndarray, b: np.ndarray) -> float:
     """Linear correlation; 0 when one side has one value."""
     a, b = a.ravel() / (np.abs(a).max() or 1.0), b.ravel() / (np.abs(b).max() or 1.0)
@@ -67,31 +82,33 @@ def pearson(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.clip((a / np.linalg.norm(a)) @ (b / np.linalg.norm(b)), -1, 1))
 
 
-def spearman(a: np.ndarray, b: np.ndarray) -> float:
+def spearman(a: np.ndarray, b: np.ndarray, ties: Ties = "rounded") -> float:
     """Rank correlation; ties share their mean rank."""
-    ranks = scipy.stats.rankdata
-    return pearson(ranks(significant(a)), ranks(significant(b)))
+    return pearson(*(scipy.stats.rankdata(comparable(side, ties)) for side in (a, b)))
 
 
-def same_order(a: np.ndarray, b: np.ndarray) -> float:
+def same_order(a: np.ndarray, b: np.ndarray, ties: Ties = "rounded") -> float:
     """Share of triples whose nearer end is the same for both; ties must tie in both."""
-    first, second = (np.sign(one - other) for one, other in (significant(a), significant(b)))
+    first, second = (np.sign(one - other) for one, other in (comparable(a, ties), comparable(b, ties)))
     return float(np.mean(first == second))
 
 
-def along_factor(table: Table, codes: np.ndarray, pairs: Pairs) -> tuple[float, float, float, float]:
+def along_factor(
+    table: Table, codes: np.ndarray, pairs: Pairs, ties: Ties = "rounded"
+) -> tuple[float, float, float, float]:
     """Spearman, Pearson and order of codes' L2, and Spearman of their L1, with the factor's distances."""
     truth, l2, l1 = factor_distances(table, pairs), code_distances(codes, pairs), code_distances(codes, pairs, 1)
-    return spearman(truth, l2), pearson(truth, l2), same_order(truth, l2), spearman(truth, l1)
+    ranks = spearman(truth, l2, ties), spearman(truth, l1, ties)
+    return ranks[0], pearson(truth, l2), same_order(truth, l2, ties), ranks[1]
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
     """Means over factors of two or more values, 0 when there is none; then the same for pairs of random rows."""
-    codes = unit_range(table.codes)
-    found = [along_factor(table, codes, pairs) for pairs in pairs_by_factor(table, rng, params)]
+    codes, ties = comparable_codes(table, params.ties), params.ties
+    found = [along_factor(table, codes, pairs, ties) for pairs in pairs_by_factor(table, rng, params)]
     anywhere = pairs_anywhere(table, rng, params)
     truth, l2 = factor_distances(table, anywhere), code_distances(codes, anywhere)
-    numbers = [*np.mean(found or [(0.0,) * 4], axis=0), spearman(truth, l2), pearson(truth, l2)]
+    numbers = [*np.mean(found or [(0.0,) * 4], axis=0), spearman(truth, l2, ties), pearson(truth, l2)]
     return dict(zip(METRIC.keys, numbers, strict=True))
 
 

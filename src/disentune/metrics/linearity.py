@@ -3,14 +3,15 @@
 import numpy as np
 from pydantic import Field
 
-from disentune.metrics.lines import lines_drawn, unit_range
-from disentune.plugin import Count, Frozen, Metric, Table
+from disentune.metrics.lines import Mean, lines_drawn, over_factors, unit_range
+from disentune.plugin import Count, Frozen, Metric, Table, added
 
 
 class Params(Frozen):
-    """Lines of the factor grid to use for each factor."""
+    """Lines of the factor grid to use for each factor, and the mean over factors (disent's is geometric)."""
 
     traversals: Count = Field(1024, ge=1)
+    mean: Mean = added("arithmetic")
 
 
 def deviations(codes: np.ndarray) -> np.ndarray:
@@ -49,8 +50,8 @@ def ratios(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
     """Mean over factors of two or more values of the mean over lines; 0 when there is none."""
     codes = unit_range(table.codes)
-    linear = [ratios(codes[rows])[1].mean() for rows in lines_drawn(table.factors, params.traversals, rng)]
-    return {"linearity": float(np.mean(linear or [0.0]))}
+    linear = [(ratios(codes[rows])[1].mean(),) for rows in lines_drawn(table.factors, params.traversals, rng)]
+    return {"linearity": float(over_factors(linear or [(0.0,)], params.mean)[0])}
 
 
 METRIC = Metric(name="linearity", params=Params, keys=("linearity",), score=score, fast={"traversals": 128}, lines=True)

@@ -1,6 +1,8 @@
 """Whole lines of the factor grid that a table holds: rows that differ in one factor alone; and triples within them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -47,6 +49,17 @@ def line_keys(factors: np.ndarray, column: int) -> np.ndarray:
 def unit_range(codes: np.ndarray) -> np.ndarray:
     """Codes over the largest of all: no shape of a line depends on scale, but squares of tiny codes would vanish."""
     return codes / (np.abs(codes).max() or 1.0)
+
+
+Mean = Literal["arithmetic", "geometric"]
+"""Over factors; disent's is geometric."""
+
+
+def over_factors(found: Sequence[Sequence[float]], mean: Mean) -> np.ndarray:
+    """Mean over factors of numbers >= 0, (factors, numbers) -> (numbers,)."""
+    if mean == "arithmetic":
+        return np.mean(found, axis=0)
+    return np.prod(np.asarray(found) ** (1 / len(found)), axis=0)
 
 
 # ---- triples

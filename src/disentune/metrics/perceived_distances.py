@@ -6,14 +6,16 @@ import numpy as np
 
 from disentune.metrics.distances import (
     Params,
+    Ties,
     code_distances,
+    comparable_codes,
     factor_distances,
     pairs_anywhere,
     pairs_by_factor,
     pearson,
     spearman,
 )
-from disentune.metrics.lines import Pairs, unit_range
+from disentune.metrics.lines import Pairs
 from disentune.plugin import Metric, Table
 
 BATCH = 1024
@@ -42,19 +44,20 @@ def _in_batches(distance: Distance, first: np.ndarray, second: np.ndarray) -> np
     return np.concatenate(values).astype(np.float64)
 
 
-def agreement(table: Table, codes: np.ndarray, pairs: Pairs) -> tuple[float, float, float, float]:
+def agreement(table: Table, codes: np.ndarray, pairs: Pairs, ties: Ties) -> tuple[float, float, float, float]:
     """Spearman and Pearson of images' distances with those of factors, then with L2 of codes."""
     assert table.distance is not None
     images = image_distances(table.distance, pairs)
     truth, latent = factor_distances(table, pairs), code_distances(codes, pairs)
-    return spearman(truth, images), pearson(truth, images), spearman(images, latent), pearson(images, latent)
+    ranks = spearman(truth, images, ties), spearman(images, latent, ties)
+    return ranks[0], pearson(truth, images), ranks[1], pearson(images, latent)
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
     """Means over factors of two or more values, 0 when there is none; then the same for pairs of random rows."""
-    codes = unit_range(table.codes)
-    found = [agreement(table, codes, pairs) for pairs in pairs_by_factor(table, rng, params)]
-    anywhere = agreement(table, codes, pairs_anywhere(table, rng, params))
+    codes, ties = comparable_codes(table, params.ties), params.ties
+    found = [agreement(table, codes, pairs, ties) for pairs in pairs_by_factor(table, rng, params)]
+    anywhere = agreement(table, codes, pairs_anywhere(table, rng, params), ties)
     return dict(zip(METRIC.keys, [*np.mean(found or [(0.0,) * 4], axis=0), *anywhere], strict=True))
 
 
