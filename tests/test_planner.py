@@ -2,12 +2,14 @@
 
 import errno
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from disentune import cli
+from disentune import planner as planner_module
 from disentune import segment as segment_module
 from disentune.errors import Unavailable
 from disentune.ledger import Run, TrialFolder
@@ -176,6 +178,152 @@ def test_a_population_copies_weights_and_changes_values(tmp_path):
         rows = folder.rows()
         assert [row["step"] for row in rows] == [3, 6, 9, 12]
         assert (folder.id in changed) == any("overrides" in row for row in rows)
+
+
+# ---- members of a population that have lost something
+
+
+@pytest.fixture
+def population(tmp_path):
+    """A population based sweep: its file, what it comes to undisturbed, and a run that died on the way."""
+    path, calm, run = sweep_file(tmp_path, "random", "pbt"), *(Run(tmp_path / "runs" / "tiny" / n) for n in ("a", "b"))
+    simulate(calm, path, np.random.default_rng(0))
+    with pytest.raises(Death):
+        simulate(run, path, np.random.default_rng(1), dies_after=110)
+    return path, table(calm), run
+
+
+def last_moves(run):
+    """Of each trial that took another over: the step, and the one it took over last."""
+    return {id: (made["step"], move["source"]) for made in run.generations() for id, move in made["moves"].items()}
+
+
+def unfinished(run):
+    found = {id: last for id, last in last_moves(run).items() if not run.trial(id).status().final}
+    assert found, "the run died too early or too late for this test"
+    return found
+
+
+def damage(checkpoints, step):
+    path = checkpoints.path(step)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+
+
+def test_the_folder_of_a_member_may_be_removed_and_is_computed_again(population):
+    """What messages about damaged files tell the user to do."""
+    path, expected, run = population
+    for id in [*unfinished(run)][:1]:
+        shutil.rmtree(run.trial(id).path)
+    planner = simulate(run, path, np.random.default_rng(2))
+    assert table(run) == expected
+    assert len(planner.notes) == 1
+    assert "its population of 3 trials is computed again from the start" in planner.notes[0]
+
+
+def test_the_folder_of_a_finished_member_may_be_removed_too(population):
+    path, expected, run = population
+    simulate(run, path, np.random.default_rng(2))
+    for id in [*last_moves(run)][::2]:
+        shutil.rmtree(run.trial(id).path)
+    simulate(run, path, np.random.default_rng(3))
+    assert table(run) == expected
+
+
+def test_the_folder_of_a_member_that_took_nobody_over_is_computed_again_by_itself(population):
+    path, expected, run = population
+    simulate(run, path, np.random.default_rng(2))
+    never = [folder for folder in run.trials() if folder.id not in last_moves(run)]
+    shutil.rmtree(never[0].path)
+    planner = simulate(run, path, np.random.default_rng(3))
+    assert table(run) == expected
+    assert planner.notes == []
+
+
+def test_a_member_without_a_sound_checkpoint_takes_its_source_over_again(population):
+    path, expected, run = population
+    moved = unfinished(run).items()
+    id = next(id for id, (step, source) in moved if run.trial(source).checkpoints.path(step).exists())
+    own = run.trial(id).checkpoints
+    for at in own.steps():
+        damage(own, at)
+    kept = run.generations()
+    planner = simulate(run, path, np.random.default_rng(2))
+    assert table(run) == expected
+    assert planner.notes == []
+    assert run.generations()[: len(kept)] == kept
+
+
+def test_a_member_whose_source_has_lost_the_checkpoint_too_begins_again_with_its_population(population):
+    path, expected, run = population
+    id, (step, source) = next(iter(unfinished(run).items()))
+    for folder in (run.trial(id), run.trial(source)):
+        for at in folder.checkpoints.steps():
+            damage(folder.checkpoints, at)
+    planner = simulate(run, path, np.random.default_rng(2))
+    assert table(run) == expected
+    taken = f"trial {id} took over trial {source} at step {step}, and neither has a sound checkpoint since then; "
+    assert planner.notes[0].startswith(taken)
+
+
+@pytest.mark.parametrize("how", CUTS)
+def test_cut_rows_of_a_population_are_computed_again_to_the_bit(population, how):
+    path, expected, run = population
+    for folder in run.trials()[::2]:
+        cut(folder, how)
+    simulate(run, path, np.random.default_rng(2))
+    assert table(run) == expected
+    for folder in run.trials()[1::3]:
+        cut(folder, how)
+    simulate(run, path, np.random.default_rng(3))
+    assert table(run) == expected
+
+
+def test_an_unfinished_population_without_its_history_begins_again(population):
+    path, expected, run = population
+    (run.path / "population.json").unlink()
+    simulate(run, path, np.random.default_rng(2))
+    assert table(run) == expected
+
+
+@pytest.mark.parametrize("dying", ["restart", "set_generations"])
+def test_a_driver_that_dies_while_a_population_begins_again_does_it_once_more(population, monkeypatch, dying):
+    path, expected, run = population
+    shutil.rmtree(run.trial(next(iter(unfinished(run)))).path)
+    owner = TrialFolder if dying == "restart" else Run
+    real, calls = getattr(owner, dying), []
+
+    def dies(self, *arguments):
+        calls.append(self)
+        if dying == "set_generations" or len(calls) == 2:
+            raise Death
+        real(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, dying, dies)
+        with pytest.raises(Death):
+            simulate(run, path, np.random.default_rng(2))
+    simulate(run, path, np.random.default_rng(3))
+    assert table(run) == expected
+
+
+def test_a_checkpoint_that_is_to_be_copied_and_is_damaged_is_made_again(tmp_path, monkeypatch):
+    path, calm, run = sweep_file(tmp_path, "random", "pbt"), *(Run(tmp_path / "runs" / "tiny" / n) for n in ("a", "b"))
+    simulate(calm, path, np.random.default_rng(0))
+    real, damaged = planner_module.moves, []
+
+    def moves_and_damage(scheduler, name, step, members, domains):
+        chosen = real(scheduler, name, step, members, domains)
+        for move in chosen.values():
+            if (name, step) not in damaged:
+                damaged.append((name, step))
+                damage(run.trial(move["source"]).checkpoints, step)
+        return chosen
+
+    with monkeypatch.context() as patch:
+        patch.setattr(planner_module, "moves", moves_and_damage)
+        simulate(run, path, np.random.default_rng(0))
+    assert len(damaged) == 12
+    assert table(run) == table(calm)
 
 
 def test_a_finished_sweep_runs_nothing_again(tmp_path):
@@ -689,7 +837,7 @@ def test_a_hang_that_ended_the_trial_is_told(faulty):
 
 
 def test_a_checkpoint_in_between_forgives_lost_workers(faulty):
-    planner = faulty("retries.lost=1")
+    planner = faulty("retries.lost=1", "training.log_every=12", "evaluation.every=12")  # so that no row is due
     for step in range(1, 6):
         trial_id = begun(planner)
         faulty.run.trial(trial_id).update_status(step=step)

@@ -296,9 +296,47 @@ def test_a_trial_that_a_scheduler_had_stopped_ends_as_any_other_when_it_may_go_o
 
 def test_a_trial_that_took_over_another_does_not_start_from_before_that(segment):
     list(work(segment(until=6)))
-    part = replace(segment(), inherited=8)
+    part = replace(segment(), inherited=6, source="0123456789abcdef")
+    folder = segment.run.trial(part.trial_id)
+    folder.checkpoints.drop_from(5)
     assert steps_and_outcome(part)[1] == "failed"
-    assert "no sound checkpoint from step 8" in segment.run.trial(part.trial_id).status().cause
+    assert folder.status().cause.startswith(
+        "TrialError: neither this trial nor 0123456789abcdef, which it took over, has a sound checkpoint of step 6; "
+        "resume with --retry-failed: its population is then computed again from the start"
+    )
+
+
+def test_a_trial_that_took_over_another_takes_its_checkpoint_again(segment):
+    source = segment(until=6, seed=1)
+    list(work(source))
+    list(work(segment(until=6)))
+    part = replace(segment(), inherited=6, source=source.trial_id)
+    folder, other = segment.run.trial(part.trial_id), segment.run.trial(source.trial_id)
+    folder.checkpoints.copy_from(other.checkpoints, 6)
+    list(work(part))
+    expected = rows_and_weights(folder)
+    folder.cut_rows(7)
+    folder.checkpoints.drop_from(5)
+    folder.update_status(state="pending", step=6)
+    reports = list(work(part))
+    assert reports[-1].outcome == "done"
+    assert rows_and_weights(folder) == expected
+    assert [report.note for report in reports if report.note] == [
+        f"{folder.id} takes over trial {source.trial_id} at step 6 again: it had no sound checkpoint since then"
+    ]
+
+
+def test_rows_from_before_a_take_over_cannot_be_computed_again_by_the_trial_alone(segment):
+    list(work(segment(until=9)))
+    part = replace(segment(), inherited=6, source="0123456789abcdef")
+    folder = segment.run.trial(part.trial_id)
+    without_rows(folder, 4)
+    before = folder.rows_path.read_bytes(), folder.checkpoints.steps()
+    assert steps_and_outcome(part)[1] == "failed"
+    assert (
+        "had no row of step 4, from before step 6, where it took over trial 0123456789abcdef" in folder.status().cause
+    )
+    assert (folder.rows_path.read_bytes(), folder.checkpoints.steps()) == before
 
 
 def without_rows(folder, *steps):

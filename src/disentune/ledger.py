@@ -228,12 +228,28 @@ class Checkpoints:
         make_folder(self.folder)
         write_atomically(self.path(step), MAGIC + digest + b"\n" + payload)
 
-    def load(self, step: int) -> dict[str, Any]:
-        """Raises TrialError when the file is not exactly what was written."""
-        magic, _, rest = read_bytes(self.path(step), LARGEST_CHECKPOINT).partition(b"\n")
+    def _payload(self, data: bytes, step: int) -> bytes:
+        """Raises TrialError when a file is not exactly what was written."""
+        magic, _, rest = data.partition(b"\n")
         digest, _, payload = rest.partition(b"\n")
         if magic + b"\n" != MAGIC or hashlib.sha256(payload).hexdigest().encode() != digest:
             raise TrialError(f"{self.path(step)} is damaged")
+        return payload
+
+    def is_sound(self, step: int) -> bool:
+        """Whether it is there as it was written. Raises OSError when the storage does not answer."""
+        try:
+            return bool(self._payload(read_bytes(self.path(step), LARGEST_CHECKPOINT), step))
+        except TrialError:
+            return False
+        except OSError as error:
+            if is_damage(error, self.folder):
+                return False
+            raise
+
+    def load(self, step: int) -> dict[str, Any]:
+        """Raises TrialError when the file is not exactly what was written."""
+        payload = self._payload(read_bytes(self.path(step), LARGEST_CHECKPOINT), step)
         try:
             state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
         except Exception as error:  # a file that was made to look right fails in any way; nothing of it is run
@@ -275,8 +291,10 @@ class Checkpoints:
                 self.path(step).unlink(missing_ok=True)
 
     def copy_from(self, other: "Checkpoints", step: int) -> None:
-        """Takes over another trial's state at a step, in place of our own there and of all that came later."""
+        """Takes over another trial's state at a step, in place of our own there and of all that came later. Raises
+        TrialError when it is damaged."""
         data = read_bytes(other.path(step), LARGEST_CHECKPOINT)
+        other._payload(data, step)
         self.drop_from(step + 1)
         make_folder(self.folder)
         write_atomically(self.path(step), data)
@@ -595,6 +613,19 @@ class TrialFolder:
         rows = [row for row in rows if row["step"] < gap]
         return Sound(replace(status, state="pending", step=last_step(rows), cause=""), rows, gap)
 
+    def first_missing(self, reached: int = 0) -> int | None:
+        """The first step whose row is missing, up to a step, the newest checkpoint and the last row."""
+        steps = [row["step"] for row in self.rows()]
+        return missing_row(self.tree(), max([reached, *steps[-1:], *self.checkpoints.steps()[-1:]]), steps)
+
+    def restart(self) -> None:
+        """Takes away all that was computed; a worker that still has the trial must not write any more."""
+        if not (self.path / "config.json").exists():
+            return
+        self.update_status(state="pending", step=0, cause="")
+        self.checkpoints.drop_from(0)
+        self.cut_rows(0)
+
     def cut_rows(self, step: int) -> None:
         """Removes the rows of this step and later ones."""
         lines = (read_if_there(self.rows_path) or b"").splitlines(keepends=True)
@@ -846,7 +877,8 @@ class Run:
 
     def generations(self) -> list[dict[str, Any]]:
         """Committed decisions, oldest first: {population, step, moves: {trial_id: {source, values}}}."""
-        path, remedy = self._population_path, "restore it from a backup: the population's history is in it"
+        path = self._population_path
+        remedy = "restore it from a backup, or remove it: unfinished populations then begin again"
         content = read_json(path, remedy, (dict, list), default=[])
         if isinstance(content, list):  # of an earlier version
             content = _sealed({"generations": content})

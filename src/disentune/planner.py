@@ -46,6 +46,10 @@ class Trial:
     overrides: dict[str, Any] = field(default_factory=dict)
     inherited: int = 0
     """Step at which it last took over another trial's weights."""
+    source: str = ""
+    """The trial that it took over there."""
+    changed: bool = False
+    """Whether some row of it has values that a population has changed."""
     active: bool = False
     attempt: int = 0
     lost_on: list[str] = field(default_factory=list)
@@ -88,6 +92,8 @@ class Planner:
         """Whether a node is known to be gone; the cluster's edge says."""
         self.trouble: ConfigError | None = None
         """Why this session cannot go on."""
+        self.notes: list[str] = []
+        """For the user, on what is done again."""
         self._storage_faults, self._storage_since = 0, math.inf
         self._known = run.known_trials("config.json", "status.json", "rows.jsonl")
         self.trials: dict[str, Trial] = {}
@@ -106,9 +112,7 @@ class Planner:
             for arm in self.sweep.arms:
                 self._points[arm] = [self._admit_suggestion(arm, values) for values in self.studies[arm].points]
         else:
-            for point in points(self.sweep):
-                self._admit(point)
-        self._apply_generations()
+            self._admit_points()
         self._grow()
 
     def _open_studies(self, storage: BaseStorage, search: OptunaSearch) -> None:
@@ -122,6 +126,19 @@ class Planner:
         if changes:
             raise changed_search(self.run, changes)
 
+    def _admit_points(self) -> None:
+        """Of a grid or random search."""
+        asked = points(self.sweep)
+        for point in asked:
+            self._admit(point)
+        self._apply_generations()
+        if self._restart_lost_populations():
+            self._known = self.run.known_trials("config.json", "status.json", "rows.jsonl")
+            self.trials, self.arms, self._replicates, self.open = {}, {}, {}, []
+            for point in asked:
+                self._admit(point)
+            self._apply_generations()
+
     def _admit(self, point: Point) -> Trial:
         """Takes a point in; its folder is made only when it first runs."""
         known = self.trials.get(point.config.id)
@@ -133,7 +150,7 @@ class Planner:
         siblings = self._siblings(point)
         arm = self.arms.setdefault(point.arms[0], [])
         order = siblings[0].order if siblings else len(arm)
-        trial = Trial(order, point, folder, status, siblings)
+        trial = Trial(order, point, folder, status, siblings, changed=any(row.get("overrides") for row in rows))
         if not siblings:
             arm.append(Replicates())
         arm[order].seeds.append(trial.history)
@@ -252,6 +269,7 @@ class Planner:
             settings=settings,
             overrides=dict(trial.overrides),
             inherited=trial.inherited,
+            source=trial.source,
             plugin_folder=str(Path.cwd()),
             attempt=trial.attempt,
         )
@@ -431,6 +449,41 @@ class Planner:
             if trial_id in self.trials:
                 self.trials[trial_id].overrides |= move["values"]
                 self.trials[trial_id].inherited = generation["step"]
+                self.trials[trial_id].source = move["source"]
+
+    def _restart_lost_populations(self) -> bool:
+        """A member that cannot go on from where it took over another needs states that nobody has any more: its whole
+        population begins again, and comes to the same numbers. The record goes last: a driver that dies on the way
+        finds the same members lost."""
+        if not isinstance(self.settings.scheduler, Pbt):
+            return False
+        open_ones = {name: group for name, group in self._populations() if not all(t.history.ended for t in group)}
+        whys = {name: next(filter(None, map(self._why_lost, group)), "") for name, group in open_ones.items()}
+        lost = {name: why for name, why in whys.items() if why}
+        for name, why in lost.items():
+            for member in open_ones[name]:
+                member.folder.restart()
+            begins = f"its population of {len(open_ones[name])} trials is computed again from the start"
+            self.notes.append(f"{why}; {begins}")
+        if lost:
+            self.run.set_generations([made for made in self.run.generations() if made["population"] not in lost])
+        return bool(lost)
+
+    def _why_lost(self, trial: Trial) -> str:
+        """Empty when a trial has ended, or can go on by itself or from the checkpoint that it took over."""
+        if trial.changed and not trial.inherited:
+            return f"trial {trial.id} has taken over another, but population.json does not say so"
+        if trial.history.ended or not trial.inherited:
+            return ""
+        taken = f"trial {trial.id} took over trial {trial.source} at step {trial.inherited}"
+        gap = trial.folder.first_missing(trial.inherited) if trial.id in self._known else 0
+        if gap is not None and gap <= trial.inherited:
+            return f"{taken}, and its rows from before that are missing"
+        own, other = trial.folder.checkpoints, self.run.trial(trial.source).checkpoints
+        steps = [step for step in reversed(own.steps()) if trial.inherited <= step < (gap or math.inf)]
+        if any(map(own.is_sound, steps)) or other.is_sound(trial.inherited):
+            return ""
+        return f"{taken}, and neither has a sound checkpoint since then"
 
     def _generation(self, trial: Trial, step: int) -> str:
         """Moves a population on once all its members have reached a milestone.
@@ -448,12 +501,22 @@ class Planner:
         assert isinstance(scheduler, Pbt)
         entries = self.sweep.arms[trial.point.arms[0]]
         chosen = moves(scheduler, name, step, [self._member(member, step) for member in living], domains(entries))
+        sources = {move["source"]: self.trials[move["source"]] for move in chosen.values()}
+        if damaged := [source for source in sources.values() if not source.folder.checkpoints.is_sound(step)]:
+            for source in damaged:
+                self._rewind(source, step)
+            return "wait"
         for trial_id, move in chosen.items():
-            self.trials[trial_id].folder.checkpoints.copy_from(self.trials[move["source"]].folder.checkpoints, step)
+            self.trials[trial_id].folder.checkpoints.copy_from(sources[move["source"]].folder.checkpoints, step)
         generation = {"population": name, "step": step, "moves": chosen}
         self.run.add_generation(generation)
         self._apply(generation)
         return "go"
+
+    def _rewind(self, trial: Trial, step: int) -> None:
+        """Lets a trial come to a milestone once more, to write the checkpoint that it lacks there."""
+        before = max((other for other in trial.milestones if other < step), default=0)
+        trial.status = trial.folder.update_status(step=before)
 
     def _member(self, trial: Trial, step: int) -> Member:
         flat = flattened(trial.config.tree()) | trial.overrides

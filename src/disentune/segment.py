@@ -28,7 +28,7 @@ from disentune.config import TrialConfig, flattened, nested
 from disentune.data.store import use_root
 from disentune.environment import without_secrets
 from disentune.errors import ConfigError, TrialError
-from disentune.ledger import Run, Status, TrialFolder, last_step, missing_row
+from disentune.ledger import Run, Status, TrialFolder, last_step
 from disentune.settings import Cause, Objective, Plateau, Settings
 from disentune.storage import is_of_the_storage, place
 from disentune.training import Training
@@ -49,6 +49,7 @@ WORDS: Mapping[Cause, str] = {
 }
 TIME_IS_UP = "stop.wall_time_s"
 """How the reason to stop begins when the sweep's own time is up: what is reached then counts as the end."""
+BEGIN_AGAIN = "resume with --retry-failed: its population is then computed again from the start"
 OPENING_S = 4 * 3600.0
 """How long a trial may take until its first step: the data that it needs may have to be downloaded first."""
 
@@ -66,6 +67,8 @@ class Segment:
     """Dotted keys that population based training has changed by now."""
     inherited: int = 0
     """The step at which it took over another trial's weights: it cannot start from a checkpoint before that."""
+    source: str = ""
+    """The trial that it took over there."""
     plugin_folder: str = ""
     """Where the driver was started: a user's own plug-ins are imported from there."""
     attempt: int = 0
@@ -306,10 +309,12 @@ class _Worker:
 
     def _whole_rows(self) -> list[dict[str, Any]]:
         """Up to the first row that is missing. Later rows and checkpoints go: they are computed again."""
-        rows, saved = self.folder.rows(), self.folder.checkpoints.steps()
-        gap = missing_row(self.folder.tree(), max([last_step(rows), *saved]), (row["step"] for row in rows))
+        rows, gap, inherited = self.folder.rows(), self.folder.first_missing(), self.segment.inherited
         if gap is None:
             return rows
+        if gap <= inherited:
+            where = f"step {inherited}, where it took over trial {self.segment.source}"
+            raise TrialError(f"{self.folder.rows_path} had no row of step {gap}, from before {where}; {BEGIN_AGAIN}")
         kept = [row for row in rows if row["step"] < gap]
         self._assert_current()
         self.folder.checkpoints.drop_from(gap)
@@ -324,9 +329,7 @@ class _Worker:
         process.prepare(config.training.threads, config.training.device, self.settings.resources.gpu)
         step, state, notes = self.folder.checkpoints.newest()
         if step < self.segment.inherited:
-            raise TrialError(
-                f"no sound checkpoint from step {self.segment.inherited}, where it took over another trial"
-            )
+            state = self._taken_over_again()
         for note in notes:
             self._set_status("running", cause=note)
         self.notes += notes
@@ -335,6 +338,19 @@ class _Worker:
         if training.contents:
             self._set_status("running", contents=training.contents)
         return training
+
+    def _taken_over_again(self) -> dict[str, Any]:
+        """The state that another trial had when this one took it over."""
+        step, source = self.segment.inherited, self.segment.source
+        other, own = self.run.trial(source).checkpoints, self.folder.checkpoints
+        if not source or not other.is_sound(step):
+            whose = f"neither this trial nor {source}, which it took over, has a sound checkpoint of step {step}"
+            raise TrialError(f"{whose}; {BEGIN_AGAIN}")
+        self._assert_current()
+        own.copy_from(other, step)
+        again = f"{self.folder.id} takes over trial {source} at step {step} again"
+        self.notes.append(f"{again}: it had no sound checkpoint since then")
+        return own.load(step)
 
     def _finished(self, training: Training, best: "Best") -> Report:
         if training.step == training.config.training.steps:

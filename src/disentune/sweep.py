@@ -122,6 +122,8 @@ def launch(
         if retry_failed:
             _reopen_failed(run)
         planner = Planner(run, sweep, session, wanted)
+        for note in planner.notes:
+            say(note)
         stop = StopRequest(run, sweep.settings.stop.wall_time_s)
         if not planner.finished:
             with Streaming(run, connection, say) as streaming, stop.listening():
