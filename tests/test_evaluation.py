@@ -148,6 +148,27 @@ def test_a_row_says_how_each_number_was_made(trial_with):
     assert found.row().keys() == {"details", "scored"}
 
 
+def test_a_row_says_which_number_must_be_read_with_care(trial_with):
+    """A whole grid of 729 images is too small for votes of 64, and large enough for votes of 8."""
+    metrics = [{"name": "factor_vae_score", "train": 20, "test": 10, "members": members} for members in (64, 8)]
+    for metric in metrics:
+        training = Training(trial_with(**SMALL, evaluation__metrics=[metric]))
+        found = evaluated(training.config, training.trained_model(), training.config.metrics)
+        caution = found.scored["factor_vae_score"].get("caution", "")
+        assert caution.endswith("noise may score more than 0.03 above chance, and the whole grid has 729") == (
+            metric["members"] == 64
+        )
+        assert not found.notes
+
+
+def test_a_sample_too_small_for_a_vote_is_refused_in_the_notes(trial_with):
+    metrics = [{"name": "factor_vae_score", "train": 20, "test": 10}]
+    training = Training(trial_with(**SMALL, evaluation__metrics=metrics, evaluation__table=500))
+    found = evaluated(training.config, training.trained_model(), training.config.metrics)
+    assert np.isnan(found.numbers["factor_vae_score"])
+    assert found.notes["factor_vae_score"].startswith("with fewer than 988 rows noise may score more")
+
+
 def test_each_image_is_encoded_once(trial_with, monkeypatch):
     calls = []
     monkeypatch.setattr(

@@ -40,7 +40,7 @@ import numpy as np
 from threadpoolctl import threadpool_info
 from disentune import metrics
 rng = np.random.default_rng(0)
-codes, factors = rng.normal(size=(60, 3)), rng.integers(0, 3, (60, 2))
+codes, factors = rng.normal(size=(600, 3)), rng.integers(0, 3, (600, 2))
 known = {library["filepath"] for library in metrics._threads().info()}
 for name in ("sap", "explicitness", "beta_vae_score", "dci", "mcc", "irs", "distances"):
     metrics.score(name, codes, factors, seed=0)

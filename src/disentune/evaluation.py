@@ -154,7 +154,7 @@ class Scores:
     details: dict[str, Any] = field(default_factory=dict)
     """Arrays as nested lists."""
     scored: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """How each metric was computed: size, codes, rows of its table and every parameter."""
+    """How each metric was computed: size, codes, rows of its table, every parameter, and why to read it with care."""
     notes: dict[str, str] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
@@ -181,7 +181,8 @@ def _add(scores: Scores, scored: Scored, table: Table, seed: int) -> None:
     scores.numbers |= {f"{key}{scored.suffix}": value for key, value in found.numbers.items()}
     scores.details |= {f"{key}{scored.suffix}": array.tolist() for key, array in found.details.items()}
     made = {"size": scored.size, "codes": scored.codes, "table": len(table.codes)}
-    scores.scored[scored.label] = {**made, **metric.params.model_dump()}
+    care = {"caution": found.caution} if found.caution else {}
+    scores.scored[scored.label] = {**made, **metric.params.model_dump(), **care}
 
 
 def _fail(scores: Scores, scored: Scored, reason: str) -> None:

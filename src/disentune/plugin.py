@@ -385,7 +385,8 @@ class Metric:
     """Names of its numbers; the first is the metric's name where one number is the score. `wrong_names` says which
     names are taken."""
     score: Callable[[Table, np.random.Generator, Any], Mapping[str, Any]]
-    """(table, rng, params) -> a number for each of `keys`, an array for each of `details`."""
+    """(table, rng, params) -> a number for each of `keys`, an array for each of `details`, and a text `caution` where
+    the numbers must be read with care."""
     details: tuple[str, ...] = ()
     """Names of arrays that are kept in the row beside the numbers, such as a matrix of importances."""
     fast: Mapping[str, Any] = field(default_factory=dict)

@@ -1,6 +1,7 @@
 """Disentanglement metrics: numbers from a table of codes and factors."""
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -79,6 +80,8 @@ class Scores:
 
     numbers: dict[str, float]
     details: dict[str, np.ndarray]
+    caution: str = ""
+    """Why the numbers must be read with care."""
 
 
 def score(
@@ -95,13 +98,17 @@ def score(
     """Scores of codes (n, d) against integer factors (n, k); the metric's own draws depend on `seed` and its name.
 
     `size` chooses the published sizes or the smaller ones that suit an evaluation during training; `params` change
-    single ones. `logvars` (n, d) and `images` (n, ...) serve the metrics that need them.
+    single ones. `logvars` (n, d) and `images` (n, ...) serve the metrics that need them. Scores that must be read with
+    care come with a UserWarning.
     """
     if size not in get_args(Size):
         raise ConfigError(f"size must be one of {', '.join(get_args(Size))}, got {size!r}")
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise ConfigError(f"seed must be a whole number >= 0, got {seed!r}")
-    return scores(name, table_of(codes, factors, logvars, images), int(seed), size, params).numbers
+    found = scores(name, table_of(codes, factors, logvars, images), int(seed), size, params)
+    if found.caution:
+        warnings.warn(f"{name}: {found.caution}", stacklevel=2)
+    return found.numbers
 
 
 def scores(name: str, table: Table, seed: int, size: Size, params: Mapping[str, Any]) -> Scores:
@@ -132,7 +139,7 @@ def scored(metric: Metric, table: Table, seed: int, params: Any) -> Scores:
     for key, value in numbers.items():
         if not math.isfinite(value):
             raise DataError(f"{metric.name}: {key} is {value}, which is no score")
-    return Scores(numbers, {key: np.asarray(found[key]) for key in metric.details})
+    return Scores(numbers, {key: np.asarray(found[key]) for key in metric.details}, str(found.get("caution", "")))
 
 
 def best_of(key: str) -> Literal["max", "min"]:

@@ -1,13 +1,22 @@
 """BetaVAE score: Higgins et al., ICLR 2017, section 3, with logistic regression as in Locatello et al., ICML 2019."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 
-from disentune.metrics.groups import pairs, sharing
+from disentune.metrics.groups import DEVIATIONS, EXCESS, caution, drawable, halves, pairs
 from disentune.plugin import Count, Frozen, Metric, Table
+
+SPREAD = 0.4
+"""Noise's score deviates between tables by this / factors * sqrt(members / pairs to test on), as measured.
+
+Among so many distinct pairs of one factor the mean distance is off by a deviation / sqrt(pairs), and a point, the mean
+of `members` draws, is told apart by that in units of a deviation / sqrt(members).
+"""
 
 
 class Params(Frozen):
@@ -42,15 +51,26 @@ def accuracies(
     return fitted.score(*train), fitted.score(*test)
 
 
-def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
-    """A value that one row alone has makes no pair, and is not drawn."""
-    shared = sharing(table.factors)
+def rows_needed(values: int, factors: int, members: int) -> int:
+    """Rows of a table whose noise scores no more than chance, for a factor of so many values among so many factors.
+
+    The m rows to test on, half of all, have m (m / values - 1) / 2 pairs that share a value of it.
+    """
+    pairs = members * (DEVIATIONS * SPREAD / (EXCESS * factors)) ** 2
+    return math.ceil(values + math.sqrt(values * (values + 8 * pairs))) if factors > 1 else 0
+
+
+def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
+    """A value that one row alone has makes no pair, and is not drawn. A single factor is always told."""
+    told = drawable(table.factors)
+    values = int(table.factors[:, told].max()) + 1
+    note = caution(table.factors, rows_needed(values, len(told), params.members))
     train, test = (
-        points(lambda rows: table.encoded(rows, rng), pairs(shared, count, params.members, rng))
-        for count in (params.train, params.test)
+        points(lambda rows: table.encoded(rows, rng), pairs(half, count, params.members, rng))
+        for half, count in zip(halves(table.factors, told, rng), (params.train, params.test), strict=True)
     )
-    learned, told = accuracies(train, test, int(rng.integers(2**31)))
-    return {"beta_vae_score": told, "beta_vae_score_train": learned}
+    learned, right = accuracies(train, test, int(rng.integers(2**31)))
+    return {"beta_vae_score": right, "beta_vae_score_train": learned, "caution": note}
 
 
 METRIC = Metric(

@@ -1,14 +1,22 @@
 """FactorVAE score: Kim & Mnih, ICML 2018, section 4, with dead codes pruned as in Locatello et al., ICML 2019."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from pydantic import Field
 
-from disentune.metrics.groups import groups, sharing
+from disentune.metrics.groups import DEVIATIONS, EXCESS, caution, drawable, groups, halves
 from disentune.metrics.table import rows_drawn
 from disentune.plugin import Count, Frozen, Metric, Table
+
+SPREAD = 0.25
+"""Noise's score deviates between tables by this / factors * sqrt(members / rows to test on), as measured.
+
+The variance of a code among the m rows of one value is off by sqrt(2 / m), and a vote, the variance of `members` draws,
+by sqrt(2 / members). A factor averages over its values, and m times their number is all rows.
+"""
 
 
 class Params(Frozen):
@@ -48,21 +56,27 @@ def agreement(said: np.ndarray, factors: np.ndarray, winners: np.ndarray) -> flo
     return float(np.mean(said[winners] == factors))
 
 
+def rows_needed(factors: int, members: int) -> int:
+    """Rows of a table whose noise scores no more than chance; half of them are tested on."""
+    return math.ceil(2 * members * (DEVIATIONS * SPREAD / (EXCESS * factors)) ** 2) if factors > 1 else 0
+
+
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
     """Without an active code 0. A value that one row alone has shows no variance, and is not drawn."""
-    shared = sharing(table.factors)
+    fixed = drawable(table.factors)
+    note = caution(table.factors, rows_needed(len(fixed), params.members))
     sample = table.codes[rows_drawn(len(table.codes), params.samples, rng)]
     live = active(sample, params.threshold)
     if not live.any():
         return {"factor_vae_score": 0.0, "factor_vae_score_train": 0.0, "factor_vae_score_active": live}
     variance = sample[:, live].var(axis=0, ddof=1)
     train, test = (
-        votes(lambda rows: table.encoded(rows, rng)[..., live], variance, groups(shared, count, params.members, rng))
-        for count in (params.train, params.test)
+        votes(lambda rows: table.encoded(rows, rng)[..., live], variance, groups(half, count, params.members, rng))
+        for half, count in zip(halves(table.factors, fixed, rng), (params.train, params.test), strict=True)
     )
     said = majority(*train, (table.factors.shape[1], len(variance)))
     numbers = {"factor_vae_score": agreement(said, *test), "factor_vae_score_train": agreement(said, *train)}
-    return {**numbers, "factor_vae_score_active": live}
+    return {**numbers, "factor_vae_score_active": live, "caution": note}
 
 
 METRIC = Metric(
