@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -723,6 +724,88 @@ def test_every_session_has_its_own_token_and_clears_an_old_request_to_stop(run):
         assert not run.is_running()
     assert len(set(tokens)) == 3
     assert run.session() == tokens[-1]
+
+
+# ---- what killed writers leave
+
+WRITER = """
+import os, sys
+from pathlib import Path
+from disentune import ledger
+os.replace = lambda *paths: (print(paths[0], flush=True), sys.stdin.read())
+for name in sys.argv[1:]:
+    ledger.write_atomically(Path(name), b"new")
+"""
+
+
+@pytest.fixture
+def writer():
+    """Starts a process that stands still just before it gives a file its name; gives it and what it has written."""
+    started = []
+
+    def start(path):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, text=True)  # fmt: skip
+        started.append(process)
+        return process, Path(process.stdout.readline().strip())
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def held(run):
+    with run.locked():
+        pass
+
+
+@pytest.mark.parametrize("name", ["results.parquet", "trials/ID/status.json", "trials/ID/config.json", "sweep.yaml"])
+def test_what_a_killed_writer_left_is_cleared_by_the_next_driver(run, writer, name):
+    run.trial(CONFIG.id).create(CONFIG, ("a",))
+    process, aside = writer(run.path / name.replace("ID", CONFIG.id))
+    process.kill()
+    process.wait()
+    assert aside.exists()
+    before = {path for path in run.path.rglob("*") if path != aside}
+    held(run)
+    assert {path for path in run.path.rglob("*") if path.name != "driver.lock"} == before
+
+
+def test_what_a_living_writer_writes_stays_however_old(run, writer):
+    run.trial(CONFIG.id).create(CONFIG, ("a",))
+    process, aside = writer(run.path / "results.parquet")
+    os.utime(aside, (0, 0))
+    held(run)
+    assert aside.exists()
+    assert process.poll() is None
+
+
+@pytest.mark.parametrize("name", [".status.json.0123abcd", ".status.json.aaaaaa-bbbbbb-1-0123abcd"])
+@pytest.mark.parametrize(("age_s", "stays"), [(60, True), (3600, False)])
+def test_what_was_left_by_a_writer_nobody_here_knows_is_cleared_when_it_is_old(run, name, age_s, stays):
+    """By another machine, or by an earlier version."""
+    folder = run.trial(CONFIG.id)
+    folder.create(CONFIG, ("a",))
+    aside = folder.path / name
+    aside.write_text("half")
+    os.utime(aside, (time.time() - age_s,) * 2)
+    held(run)
+    assert aside.exists() == stays
+
+
+def test_no_other_file_is_cleared(run):
+    folder = run.trial(CONFIG.id)
+    folder.create(CONFIG, ("a",))
+    kept = [".hidden", ".status.json.bak", ".git", "notes.0123abcd", ".x.0123ABCD", ".nfs0000000012345678"]
+    for place_ in (run.path, folder.path):
+        for name in kept:
+            (place_ / name).write_text("mine")
+            os.utime(place_ / name, (0, 0))
+        (place_ / ".folder.0123abcd").mkdir()
+    held(run)
+    for place_ in (run.path, folder.path):
+        assert {*kept, ".folder.0123abcd"} <= set(os.listdir(place_))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"5", b"null", b"\xff"])

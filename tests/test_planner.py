@@ -130,12 +130,13 @@ def test_cut_rows_of_a_search_are_computed_again_before_it_goes_on(tmp_path):
 
 def test_a_limit_counts_trials_whose_rows_were_cut_as_unfinished(tmp_path):
     path, run = sweep_file(tmp_path, "grid", "asha"), Run(tmp_path / "runs" / "tiny" / "main")
+    path.write_text(path.read_text().replace("seeds: 2", "seeds: 1"))
     simulate(run, path, np.random.default_rng(0))
     expected = table(run)
     for folder in run.trials():
         cut(folder, "the last")
-    for _ in range(3):  # 12 trials, 5 at a time
-        simulate(run, path, np.random.default_rng(1), wanted=cli._wanted(read_sweep(path), run, None, 5))
+    for _ in range(3):  # 6 trials, 2 at a time
+        simulate(run, path, np.random.default_rng(1), wanted=cli._wanted(read_sweep(path), run, None, 2))
     assert table(run) == expected
 
 

@@ -1,5 +1,9 @@
 """Ray's edge in the driver: which Ray a sweep runs on, and whether it may."""
 
+import os
+import subprocess
+import tempfile
+
 import pytest
 import ray
 from ray.tune.execution import class_cache
@@ -7,6 +11,7 @@ from ray.tune.execution import class_cache
 from disentune import sweep
 from disentune.errors import ConfigError
 from disentune.ledger import Run
+from disentune.storage import owner
 from disentune.sweepfile import read_sweep
 from simulator import sweep_file
 
@@ -65,3 +70,51 @@ def test_a_worker_is_given_no_key_as_a_setting(monkeypatch, local, kept):
     monkeypatch.setattr(ray, "remote", lambda runtime_env: given.append(runtime_env) or (lambda of: of))
     class_cache._ActorClassCache().get(object)
     assert given == [{"env_vars": kept}]
+
+
+# ---- folders that killed sweeps left
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """An empty folder for temporary files, and one in it by each owner."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    boot, space, _ = owner().split("-")
+    names = {
+        "dead": f"{boot}-{space}-{dead.pid}",
+        "alive": owner(),
+        "elsewhere": f"{boot}-ffffff-{dead.pid}",
+        "an earlier boot": f"ffffff-{space}-{os.getpid()}",
+    }
+    folders = {whose: tmp_path / f"disentune-ray-{mark}-x" for whose, mark in names.items()}
+    folders |= {"of an earlier version": tmp_path / "disentune-ray-abcd1234", "a stranger": tmp_path / "ray-x"}
+    for folder in folders.values():
+        (folder / "main").mkdir(parents=True)
+    return folders
+
+
+def test_folders_of_killed_sweeps_are_cleared_and_those_of_living_ones_stay(temporary):
+    sweep._clear_scratch()
+    assert {whose for whose, folder in temporary.items() if not folder.exists()} == {"dead", "an earlier boot"}
+
+
+def test_a_link_that_looks_like_such_a_folder_is_left_alone(temporary, tmp_path):
+    temporary["dead"].rename(tmp_path / "precious")
+    temporary["dead"].symlink_to(tmp_path / "precious")
+    sweep._clear_scratch()
+    assert (tmp_path / "precious" / "main").is_dir()
+
+
+def test_a_driver_that_takes_a_run_clears_them(temporary, tmp_path, monkeypatch):
+    seen = []
+
+    def run_on_ray(planner, *more):
+        seen.append(temporary["dead"].exists())
+        planner.open.clear()
+
+    monkeypatch.setattr(sweep, "_run_on_ray", run_on_ray)
+    run = Run(tmp_path / "run")
+    sweep.launch(run, read_sweep(sweep_file(tmp_path)), lambda point: True, lambda *news: None)
+    assert seen == [False]

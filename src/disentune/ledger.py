@@ -31,12 +31,16 @@ from disentune.errors import ConfigError, TrialError, Unavailable, did_you_mean,
 from disentune.settings import Settings, may_change
 from disentune.sources import plugin_sources
 from disentune.storage import (
+    OWNER,
     TRANSIENT,
+    Owner,
     Place,
     RemotePath,
     assert_reachable,
     is_damage,
     make_folder,
+    owner,
+    owner_in,
     place,
     read_bytes,
     read_if_there,
@@ -70,7 +74,7 @@ def write_atomically(path: Place, data: bytes) -> None:
 
 @retried
 def _write_aside(path: Path, data: bytes) -> None:
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    aside = path.with_name(f".{path.name}.{owner()}-{secrets.token_hex(4)}")
     try:
         with open(aside, "wb") as file:
             file.write(data)
@@ -86,6 +90,28 @@ def _write_aside(path: Path, data: bytes) -> None:
 def _asides(folder: Place, pattern: str) -> Iterator[Path]:
     """What killed writers left. In an object store there is no such thing."""
     return iter(()) if isinstance(folder, RemotePath) else folder.glob(pattern)
+
+
+_ASIDE = re.compile(rf"\..+\.({OWNER}-)?[0-9a-f]{{8}}")
+STALE_S = 1800.0
+"""How long the file of a writer that cannot be seen from here is left alone. No write takes so long."""
+
+
+def _clear_asides(folder: Path) -> None:
+    """What killed writers left. A living one's stays, as does what a late worker of another machine may be writing."""
+    for entry in os.scandir(folder):
+        found = _ASIDE.fullmatch(entry.name)
+        if found and entry.is_file(follow_symlinks=False) and _is_left(owner_in(found), entry):
+            with suppress(OSError):
+                os.unlink(entry.path)
+
+
+def _is_left(writer: Owner | None, entry: "os.DirEntry[str]") -> bool:
+    if writer is not None and writer.is_known:
+        return writer.is_dead
+    with suppress(OSError):
+        return time.time() - entry.stat(follow_symlinks=False).st_mtime > STALE_S
+    return False
 
 
 def _cut_torn_line(file: BinaryIO) -> None:
@@ -934,7 +960,15 @@ class Run:
             file.flush()
             os.fsync(file.fileno())
             self.stop_path.unlink(missing_ok=True)
+            self._clear_litter()
             yield token
+
+    def _clear_litter(self) -> None:
+        """What killed writers left in the folders of the run and its trials. Checkpoints and pictures clear theirs."""
+        trials = (folder.path for folder in self.trials())
+        for folder in (self.path, self.report_folder, *trials):
+            with suppress(OSError):
+                _clear_asides(Path(str(folder)))
 
     def _lock(self, file: BinaryIO) -> None:
         """Tries for a moment: `status` holds the lock for an instant to see whether a driver does."""

@@ -11,12 +11,13 @@ import hashlib
 import os
 import random
 import re
+import socket
 import stat
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
@@ -25,6 +26,8 @@ from typing import Any, BinaryIO, NamedTuple, ParamSpec, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
+
+import psutil
 
 from disentune.errors import ConfigError, Unavailable
 
@@ -563,6 +566,55 @@ def read_if_there(path: Place) -> bytes | None:
         return read_bytes(path)
     except FileNotFoundError:
         return None
+
+
+# ---- temporary names
+
+
+@functools.cache
+def _here() -> tuple[str, str]:
+    """The boot of this machine, and the space in it whose processes see each other's numbers, such as a container."""
+    boot, space = socket.gethostname(), socket.gethostname()
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        space += os.readlink("/proc/self/ns/pid")
+    return tuple(hashlib.sha256(text.encode()).hexdigest()[:6] for text in (boot, space))  # type: ignore[return-value]
+
+
+def owner() -> str:
+    """For the name of what this process writes and removes again: should it be killed, others can tell."""
+    return "-".join([*_here(), str(os.getpid())])
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Of a temporary name, by what `owner` put in it."""
+
+    boot: str
+    space: str
+    pid: int
+
+    @property
+    def is_of_this_boot(self) -> bool:
+        return self.boot == _here()[0]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its processes can be seen from here."""
+        return (self.boot, self.space) == _here()
+
+    @property
+    def is_dead(self) -> bool:
+        """For certain."""
+        return self.is_known and not psutil.pid_exists(self.pid)
+
+
+OWNER = "(?P<boot>[0-9a-f]{6})-(?P<space>[0-9a-f]{6})-(?P<pid>[0-9]{1,10})"
+
+
+def owner_in(found: re.Match[str]) -> Owner | None:
+    """None where a name has none."""
+    return Owner(found["boot"], found["space"], int(found["pid"])) if found["pid"] else None
 
 
 # ---- beside a store

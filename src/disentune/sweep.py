@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -21,7 +22,7 @@ from disentune.plugin import Source
 from disentune.segment import TIME_IS_UP
 from disentune.settings import Resources
 from disentune.space import Point
-from disentune.storage import without_password
+from disentune.storage import OWNER, owner, owner_in, without_password
 from disentune.streaming import Streaming
 from disentune.sweepfile import Domain, SweepFile
 
@@ -40,6 +41,8 @@ _RAY_SETTINGS = {
 _PENDING_LOCAL, _PENDING_CLUSTER = "2", "64"
 """Trials that wait for a free slot: a few hide the start-up, many make an autoscaler add nodes."""
 SAME_SIGNAL_S = 1.0
+SCRATCH = "disentune-ray-"
+"""Begins the name of the folder that Tune wants and nobody reads."""
 
 
 class StopRequest:
@@ -118,6 +121,7 @@ def launch(
         _assert_enough({"CPU": os.cpu_count() or 1, "GPU": cuda.device_count()}, sweep.settings.resources)
         _assert_compiler(sweep)
     with run.locked() as session:
+        _clear_scratch()
         run.record(sweep)
         if retry_failed:
             _reopen_failed(run)
@@ -162,6 +166,18 @@ def _run_on_ray(
         stop.stop(signal.SIGTERM.name)
 
 
+def _clear_scratch() -> None:
+    """Folders of sweeps that were killed. One of an earlier boot has no owner any more; one of another container, whose
+    processes cannot be seen from here, may have."""
+    for entry in os.scandir(tempfile.gettempdir()):
+        found = re.fullmatch(f"{SCRATCH}{OWNER}-.*", entry.name)
+        whose = owner_in(found) if found else None
+        if whose is None or not (whose.is_dead or not whose.is_of_this_boot):
+            continue
+        if entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.getuid():
+            shutil.rmtree(entry.path, ignore_errors=True)
+
+
 def _reopen_failed(run: Run) -> None:
     for trial in run.trials():
         if trial.status().state == "failed":
@@ -185,7 +201,7 @@ def _fit(
     assert_feasible(settings.resources, RETURN_S if planner.has_begun else JOIN_S, say, stop)
     home = homes(sources, settings.data.root).of
     search = LedgerSearch(planner, stop, listener, home, settings.resources.concurrent)
-    scratch = tempfile.mkdtemp(prefix="disentune-ray-")
+    scratch = tempfile.mkdtemp(prefix=f"{SCRATCH}{owner()}-")
     try:
         tune.Tuner(
             SegmentTrainable,
