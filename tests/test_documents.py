@@ -2,6 +2,7 @@
 
 import io
 import math
+import os
 import time
 
 import pytest
@@ -219,12 +220,18 @@ def test_a_binary_file_is_refused_at_its_first_strange_line(tmp_path):
     assert caught.value.problems[0].text == "is not text in UTF-8"
 
 
-def test_a_huge_or_endless_file_is_refused_by_its_size(tmp_path):
+def test_a_huge_file_is_refused_by_its_size(tmp_path):
     path = tmp_path / "x.yaml"
     path.write_bytes(b"a: 1\n" * 250_000)
-    for huge in (path, documents.Path("/dev/zero")):
-        with pytest.raises(ConfigError, match="is too large: a sweep or search space has at most 1,000,000 bytes"):
-            documents.read(huge)
+    with pytest.raises(ConfigError, match="is too large: a sweep or search space has at most 1,000,000 bytes"):
+        documents.read(path)
+
+
+def test_a_pipe_or_an_endless_device_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "x.yaml")
+    for path in (tmp_path / "x.yaml", documents.Path("/dev/zero")):
+        with pytest.raises(ConfigError, match="cannot be read: not a file but a pipe, a socket or a device"):
+            documents.read(path)
 
 
 def test_a_path_that_no_file_can_have_is_refused():

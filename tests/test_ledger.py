@@ -1053,3 +1053,22 @@ def test_damage_in_a_store_is_named_by_its_address(far_folder):
     far_folder.rows_path.write_bytes(b"{}\n")
     with pytest.raises(ConfigError, match=r"rows.jsonl:1 is damaged"):
         far_folder.rows()
+
+
+def test_nothing_that_a_worker_writes_brings_a_deleted_run_back(tmp_path, trial_with):
+    config = trial_with()
+    run = Run(tmp_path / "runs" / "x" / "main")
+    run.path.mkdir(parents=True)
+    folder = run.trial(config.id)
+    folder.create(config, ("all",))
+    shutil.rmtree(run.path)
+    writes = [
+        lambda: folder.append_row({"step": 1, "metrics": {}}),
+        lambda: folder.set_status(Status()),
+        lambda: folder.checkpoints.save(1, {}),
+        lambda: folder.write_pictures(1, b""),
+    ]
+    for write in writes:
+        with pytest.raises(FileNotFoundError):
+            write()
+    assert not run.path.exists()

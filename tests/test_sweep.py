@@ -1,15 +1,18 @@
 """Ray's edge in the driver: which Ray a sweep runs on, and whether it may."""
 
 import os
+import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 
 import pytest
 import ray
 from ray.tune.execution import class_cache
 
-from disentune import sweep
-from disentune.errors import ConfigError
+from disentune import local_ray, sweep
+from disentune.errors import ConfigError, Unavailable
 from disentune.ledger import Run
 from disentune.storage import owner
 from disentune.sweepfile import read_sweep
@@ -42,13 +45,98 @@ def test_without_an_address_no_cluster_is_joined_that_happens_to_run_here(monkey
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, ConnectionError, Exception])
-def test_a_local_ray_that_cannot_start_is_told_in_a_line(monkeypatch, kind):
+def test_a_local_ray_that_does_not_start_is_tried_again_and_then_unavailable(monkeypatch, kind):
+    attempts, waits, said = [], [], []
+
     def fails(*_, **__):
-        raise kind("no room\nfor it")
+        attempts.append(1)
+        raise kind("took too long\nto start")
 
     monkeypatch.setattr(ray, "init", fails)
-    with pytest.raises(ConfigError, match=r"^a local Ray could not be started \(no room\)$"):
+    monkeypatch.setattr(local_ray.time, "sleep", waits.append)
+    with pytest.raises(Unavailable, match=r"^a local Ray could not be started \(took too long\); 3 attempts failed"):
+        sweep._connect(ray, None, said.append)
+    assert (len(attempts), waits) == (3, list(local_ray.WAITS_S))
+    assert said[0] == "a local Ray could not be started (took too long); trying again in 5 s"
+
+
+def test_a_local_ray_that_starts_at_the_second_attempt_is_used(monkeypatch):
+    attempts = []
+
+    def slow(*_, **__):
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise RuntimeError("The current node timed out during startup")
+
+    monkeypatch.setattr(ray, "init", slow)
+    monkeypatch.setattr(local_ray.time, "sleep", lambda seconds: None)
+    sweep._connect(ray, None)
+    assert len(attempts) == 2
+
+
+@pytest.mark.parametrize("error", [ValueError("bad setting"), PermissionError(13, "Permission denied", "/ray")])
+def test_a_local_ray_that_can_never_start_is_told_at_once(monkeypatch, error):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(ray, "init", fails)
+    monkeypatch.setattr(local_ray.time, "sleep", lambda seconds: pytest.fail("waits for nothing"))
+    with pytest.raises(ConfigError, match=r"^a local Ray could not be started") as caught:
         sweep._connect(ray, None)
+    assert not isinstance(caught.value, Unavailable)
+
+
+def test_what_a_failed_start_of_ray_leaves_behind_is_ended(monkeypatch):
+    left = []
+
+    def fails(*_, **__):
+        left.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
+        raise RuntimeError("took too long")
+
+    monkeypatch.setattr(ray, "init", fails)
+    monkeypatch.setattr(local_ray.time, "sleep", lambda seconds: None)
+    with pytest.raises(Unavailable):
+        sweep._connect(ray, None)
+    assert [process.wait(30) for process in left] == [-signal.SIGKILL] * 3
+
+
+# ---- a run that is deleted
+
+
+def test_a_run_that_is_deleted_while_it_runs_ends_the_sweep_and_stays_deleted(tmp_path, monkeypatch):
+    run = Run(tmp_path / "runs" / "tiny" / "main")
+
+    def deleted(planner, stop, *_):
+        assert not stop()
+        shutil.rmtree(run.path)
+        assert planner.next() is None, "no trial brings the run back"
+        assert stop()
+
+    monkeypatch.setattr(sweep, "_run_on_ray", deleted)
+    with pytest.raises(ConfigError, match="was deleted while the sweep ran, so the sweep ends; its results are gone"):
+        sweep.launch(run, read_sweep(sweep_file(tmp_path)), lambda point: True, lambda *news: None)
+    assert not run.path.exists()
+
+
+def test_a_run_that_is_out_of_reach_for_a_while_is_not_deleted(tmp_path):
+    (tmp_path / "run").mkdir()
+    with sweep._deletion(tmp_path / "run") as is_deleted:
+        (tmp_path / "run").rename(tmp_path / "elsewhere")
+        assert not is_deleted()
+        (tmp_path / "elsewhere").rmdir()
+        assert is_deleted()
+
+
+def test_a_signal_is_heard_where_nobody_reads_what_is_said(tmp_path, monkeypatch):
+    def broken(number, text):
+        raise BrokenPipeError
+
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(sweep.os, "write", broken)
+    stop = sweep.StopRequest(Run(tmp_path / "run"), None)
+    stop._handle(signal.SIGTERM, None)
+    assert stop()
+    assert Run(tmp_path / "run").stop_path.exists()
 
 
 def test_an_address_where_nothing_listens_is_not_waited_for(monkeypatch):

@@ -251,7 +251,7 @@ class Checkpoints:
         torch.save(dict(state), buffer)
         payload = buffer.getvalue()
         digest = hashlib.sha256(payload).hexdigest().encode()
-        make_folder(self.folder)
+        make_folder(self.folder, parents=False)  # the trial's own may have been deleted
         write_atomically(self.path(step), MAGIC + digest + b"\n" + payload)
 
     def _payload(self, data: bytes, step: int) -> bytes:
@@ -670,7 +670,6 @@ class TrialFolder:
     def _append_line(self, line: bytes) -> None:
         """A line that was written twice, because the disk could not say that it was, counts once."""
         assert isinstance(self.path, Path)
-        make_folder(self.path)
         path = self.path / "rows.jsonl"
         is_first = not path.exists()
         with open(path, "ab+") as file:
@@ -715,7 +714,7 @@ class TrialFolder:
 
     def _write_picture_file(self, path: Place, data: bytes) -> None:
         """Also clears what a killed writer left."""
-        make_folder(self._pictures)
+        make_folder(self._pictures, parents=False)
         for aside in (*_asides(self._pictures, ".step-*"), *_asides(self._pictures, ".failed*")):
             aside.unlink(missing_ok=True)
         write_atomically(path, data)

@@ -2,15 +2,51 @@
 
 import logging
 import signal
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import psutil
 
+from disentune.errors import ConfigError, Unavailable, first_line
+
 NEEDLESS = ("start_api_server", "start_monitor", "start_log_monitor")
 """Of Ray's Node: the server behind the dashboard and jobs, the autoscaler, and the reader of workers' logs. Nobody asks
 them on one machine, and they take three seconds of a core."""
+
+
+WAITS_S = (5.0, 20.0)
+"""Before Ray is started again, when a busy machine took too long for its start."""
+
+
+def start_patiently(ray: Any, meanwhile: Callable[[], None], say: Callable[[str], None]) -> None:
+    """As `start`, tried again after a failure that may pass. Unavailable when the last attempt fails, too; ConfigError
+    for what no other attempt can change, such as a folder that cannot be written."""
+    for wait_s in (*WAITS_S, None):
+        before = set(psutil.Process().children(recursive=True))
+        try:
+            start(ray, meanwhile)
+            return
+        except Exception as error:  # Ray raises plain ones too, when its processes take too long
+            _clear(ray, before)
+            text = f"a local Ray could not be started ({first_line(error)})"
+            if isinstance(error, ValueError | OSError) and not isinstance(error, ConnectionError | TimeoutError):
+                raise ConfigError(text) from None
+            if wait_s is None:
+                raise Unavailable(f"{text}; {len(WAITS_S) + 1} attempts failed: is this machine very busy?") from None
+        say(f"{text}; trying again in {wait_s:.0f} s")
+        time.sleep(wait_s)
+
+
+def _clear(ray: Any, before: Collection[psutil.Process]) -> None:
+    """What an attempt has left, which may be processes that Ray does not know of yet."""
+    with suppress(Exception):  # of a Ray that is half there
+        end(ray)
+    for process in psutil.Process().children(recursive=True):
+        if process not in before:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def start(ray: Any, meanwhile: Callable[[], None]) -> None:

@@ -1,5 +1,6 @@
 """What to run next, worked out from the ledger alone. Knows no Ray; a simulator or a cluster can carry it out."""
 
+import errno
 import math
 import time
 from bisect import bisect
@@ -255,6 +256,8 @@ class Planner:
         return self._generation(trial, step)
 
     def _segment(self, trial: Trial, until: int) -> Segment:
+        if isinstance(self.run.path, Path) and not self.run.path.is_dir():  # it is not brought back
+            raise OSError(errno.ENODEV, "it was deleted, or its storage is not mounted", str(self.run.path))
         trial.folder.create(trial.config, trial.point.arms)
         trial.active = True
         trial.attempt = max(trial.attempt, trial.status.attempts) + 1

@@ -485,11 +485,13 @@ def assert_writable(path: Place) -> None:
         raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another --storage") from None
 
 
-def make_folder(path: Place) -> None:
-    """With those above it. The folder above each new one is synced: what is written in there outlives the machine."""
+def make_folder(path: Place, parents: bool = True) -> None:
+    """With those above it, unless without `parents`: then one that was deleted stays so, and a FileNotFoundError says
+    it. The folder above each new one is synced: what is written in there outlives the machine."""
     if isinstance(path, RemotePath) or path.exists():
         return
-    make_folder(path.parent)
+    if parents:
+        make_folder(path.parent)
     path.mkdir(exist_ok=True)
     sync_folder(path.parent)
 

@@ -9,20 +9,21 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from disentune import cuda, local_ray
 from disentune.connection import Connection
-from disentune.errors import ConfigError, first_line
+from disentune.errors import ConfigError
 from disentune.ledger import Run
 from disentune.planner import Planner
 from disentune.plugin import Source
 from disentune.segment import TIME_IS_UP
 from disentune.settings import Resources
 from disentune.space import Point
-from disentune.storage import OWNER, owner, owner_in, without_password
+from disentune.storage import OWNER, Place, owner, owner_in, without_password
 from disentune.streaming import Streaming
 from disentune.sweepfile import Domain, SweepFile
 
@@ -52,13 +53,15 @@ class StopRequest:
     nothing but the work since the last checkpoints.
     """
 
-    def __init__(self, run: Run, wall_time_s: float | None):
-        self.run, self.reason = run, ""
+    def __init__(self, run: Run, wall_time_s: float | None, is_deleted: Callable[[], bool] = lambda: False):
+        self.run, self.reason, self.is_deleted = run, "", is_deleted
         self.wall_time_s, self.deadline, self.asked_at = wall_time_s, math.inf, -math.inf
 
     def __call__(self) -> bool:
         if not self.reason and time.monotonic() > self.deadline:
             self.stop(f"{TIME_IS_UP} is over")
+        if not self.reason and self.is_deleted():
+            self.stop("the run was deleted")
         return bool(self.reason)
 
     def start_clock(self) -> None:
@@ -68,7 +71,8 @@ class StopRequest:
 
     def stop(self, reason: str) -> None:
         self.reason = reason
-        self.run.ask_to_stop(reason)
+        with suppress(FileNotFoundError):  # of a run that is gone, as its workers see, too
+            self.run.ask_to_stop(reason)
 
     def _handle(self, number: int, frame: Any) -> None:
         if self.reason and time.monotonic() - self.asked_at > SAME_SIGNAL_S:
@@ -77,7 +81,8 @@ class StopRequest:
             return
         self.asked_at = time.monotonic()
         self.stop(signal.Signals(number).name)
-        os.write(2, b"\nstopping: trials write their checkpoints and end; once more ends at once\n")
+        with suppress(OSError):  # nobody reads it
+            os.write(2, b"\nstopping: trials write their checkpoints and end; once more ends at once\n")
 
     def listen(self) -> dict[int, Any]:
         """Takes the signals over and returns who had them. Ray takes them too when it starts: listen again then."""
@@ -120,7 +125,7 @@ def launch(
     else:
         _assert_enough({"CPU": os.cpu_count() or 1, "GPU": cuda.device_count()}, sweep.settings.resources)
         _assert_compiler(sweep)
-    with run.locked() as session:
+    with run.locked() as session, _deletion(run.path) as is_deleted:
         _clear_scratch()
         run.record(sweep)
         if retry_failed:
@@ -128,7 +133,7 @@ def launch(
         planner = Planner(run, sweep, session, wanted)
         for note in planner.notes:
             say(note)
-        stop = StopRequest(run, sweep.settings.stop.wall_time_s)
+        stop = StopRequest(run, sweep.settings.stop.wall_time_s, is_deleted)
         if not planner.finished:
             with Streaming(run, connection, say) as streaming, stop.listening():
 
@@ -137,11 +142,32 @@ def launch(
                     streaming.hint(trial_id)
 
                 _run_on_ray(planner, stop, told, address, say, sources)
+        if is_deleted():
+            raise ConfigError(f"{run.path} was deleted while the sweep ran, so the sweep ends; its results are gone")
         if planner.trouble:
             raise planner.trouble
         run.stop_path.unlink(missing_ok=True)
         failed = sum(trial.status.state == "failed" for trial in planner.trials.values())
         return Ending("" if planner.finished else stop.reason or "the session ended early", failed)
+
+
+@contextmanager
+def _deletion(path: Place) -> Iterator[Callable[[], bool]]:
+    """Tells whether a run's folder was deleted; one that is only out of reach for a while still has a name."""
+    if not isinstance(path, Path):
+        yield lambda: False
+        return
+    handle = os.open(path, os.O_RDONLY)
+
+    def is_deleted() -> bool:
+        with suppress(OSError):
+            return not path.exists() and os.fstat(handle).st_nlink == 0
+        return False
+
+    try:
+        yield is_deleted
+    finally:
+        os.close(handle)
 
 
 def _run_on_ray(
@@ -153,7 +179,7 @@ def _run_on_ray(
     sources: Sequence[Source],
 ) -> None:
     try:
-        with _ray(address, planner.settings.resources) as tune:
+        with _ray(address, planner.settings.resources, say) as tune:
             stop.listen()
             stop.start_clock()
             if address:
@@ -164,6 +190,9 @@ def _run_on_ray(
                 _fit(tune, planner, stop, listener, say, sources if address else (), alone=not address)
     except SystemExit:  # Ray's own answer to SIGTERM while it starts
         stop.stop(signal.SIGTERM.name)
+    except FileNotFoundError:
+        if not stop.is_deleted():
+            raise
 
 
 def _clear_scratch() -> None:
@@ -227,7 +256,7 @@ def _fit(
 
 
 @contextmanager
-def _ray(address: str | None, resources: Resources) -> Iterator[Any]:
+def _ray(address: str | None, resources: Resources, say: Callable[[str], None]) -> Iterator[Any]:
     """Ray's tune module, connected: a local Ray of our own by default, or the cluster at an address."""
     for name, value in _RAY_SETTINGS.items():
         os.environ.setdefault(name, value)
@@ -238,7 +267,7 @@ def _ray(address: str | None, resources: Resources) -> Iterator[Any]:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     mine = not ray.is_initialized()
     if mine:
-        _connect(ray, address)
+        _connect(ray, address, say)
     from ray import tune
 
     _keep_keys_out_of_settings(local=not address)
@@ -275,16 +304,13 @@ def _assert_address(address: str) -> None:
         )
 
 
-def _connect(ray: Any, address: str | None) -> None:
+def _connect(ray: Any, address: str | None, say: Callable[[str], None] = lambda text: None) -> None:
     if address:
         from disentune.verify import join
 
         join(ray, address)
-        return
-    try:
-        local_ray.start(ray, meanwhile=_load_what_comes_next)
-    except Exception as error:  # Ray raises plain ones too, when its processes take too long
-        raise ConfigError(f"a local Ray could not be started ({first_line(error)})") from None
+    else:
+        local_ray.start_patiently(ray, _load_what_comes_next, say)
 
 
 def _load_what_comes_next() -> None:
