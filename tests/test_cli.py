@@ -2,17 +2,21 @@
 
 import json
 import math
+import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from disentune import cli, load, terminal
+from disentune import cli, load, space, terminal
 from disentune.data import store
-from disentune.ledger import Run
+from disentune.errors import Unavailable
+from disentune.ledger import Run, Status
+from disentune.sweep import Ending
 from simulator import simulate, sweep_file
 
 QUICKSTART = Path(__file__).parents[1] / "sweeps" / "quickstart.yaml"
@@ -616,3 +620,80 @@ def test_a_changed_sweep_is_explained_and_not_mixed(disentune, finished, tmp_pat
     assert "no longer asks for" in err
     assert "training.learning_rate was 0.01, is 0.5" in err
     assert "--name NEW" in err
+
+
+# ---- what is said after a session
+
+
+def stopped_session(monkeypatch, tmp_path, with_checkpoint):
+    """A driver that is stopped after two trials have begun, of which some have written a checkpoint."""
+
+    def launch(run, sweep, *_):
+        run.record(sweep)
+        for number, point in enumerate(space.points(sweep)[:2]):
+            folder = run.trial(point.config.id)
+            folder.create(point.config, point.arms)
+            folder.set_status(Status(state="pending", attempts=1))
+            if number < with_checkpoint:
+                folder.checkpoints.save(3, {})
+        return Ending("SIGTERM", 0)
+
+    monkeypatch.setattr("disentune.sweep.launch", launch)
+    return sweep_file(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("with_checkpoint", "text"),
+    [
+        (2, "stopped (SIGTERM); every trial is checkpointed. Continue with:"),
+        (1, "stopped (SIGTERM); 1 of 2 begun trials have a checkpoint, the others start again. Continue with:"),
+        (0, "stopped (SIGTERM); 0 of 2 begun trials have a checkpoint, the others start again. Continue with:"),
+    ],
+)
+def test_only_checkpoints_that_are_there_are_claimed(disentune, monkeypatch, tmp_path, with_checkpoint, text):
+    code, out, _ = disentune("run", stopped_session(monkeypatch, tmp_path, with_checkpoint))
+    assert code == 130
+    assert text in out
+
+
+def test_commands_that_are_printed_after_a_run_can_be_copied(disentune, monkeypatch, tmp_path):
+    path = stopped_session(monkeypatch, tmp_path, 2)
+    _, out, _ = disentune("run", path, "--storage", "my runs")
+    assert "\n  disentune resume 'my runs/tiny/main'\n" in out
+    monkeypatch.setattr("disentune.sweep.launch", lambda run, sweep, *_: Ending("", 0))
+    run = Run(tmp_path / "my runs" / "tiny" / "main")
+    shutil.rmtree(run.path)
+    simulate(run, path, np.random.default_rng(0))
+    _, out, _ = disentune("run", path, "--storage", "my runs")
+    assert "next:\n  disentune report 'my runs/tiny/main'\n  disentune results 'my runs/tiny/main'\n" in out
+
+
+def test_a_session_whose_output_breaks_runs_to_its_end_and_logs_it(disentune, monkeypatch, tmp_path):
+    path = stopped_session(monkeypatch, tmp_path, 2)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as broken, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", broken)
+        code, _, _ = disentune("run", path)
+    assert code == 130
+    log = (tmp_path / "runs" / "tiny" / "main" / "run.log").read_text()
+    assert "an output cannot be written (Broken pipe)" in log
+    assert log.endswith("stopped (SIGTERM); every trial is checkpointed. Continue with:\n"
+                        "  disentune resume runs/tiny/main\n")  # fmt: skip
+
+
+def test_a_full_disk_behind_standard_output_is_not_called_the_storage(finished):
+    command = [sys.executable, "-m", "disentune.cli", "results", str(finished.path)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*command, "--csv"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (2, "standard output cannot be written: No space left on device\n")
+
+
+def test_a_ray_that_does_not_answer_ends_with_75(disentune, monkeypatch, tmp_path):
+    def launch(*_):
+        raise Unavailable("a local Ray could not be started (took too long); 3 attempts failed")
+
+    monkeypatch.setattr("disentune.sweep.launch", launch)
+    code, _, err = disentune("run", sweep_file(tmp_path))
+    assert code == 75
+    assert "a local Ray could not be started" in err

@@ -2,7 +2,6 @@
 
 import atexit
 import gc
-import io
 import json
 import os
 import shlex
@@ -22,14 +21,28 @@ from rich.markup import escape
 
 from disentune import cli_cluster, cli_data, cli_inspect, cli_report, cli_submit, cli_wandb
 from disentune.environment import cleaned_values
-from disentune.errors import CRASHED, INTERRUPTED, UNAVAILABLE, WRONG_INPUT, ConfigError, DisentuneError, Unavailable
+from disentune.errors import (
+    CRASHED,
+    DONE,
+    INTERRUPTED,
+    UNAVAILABLE,
+    WRONG_INPUT,
+    ConfigError,
+    DisentuneError,
+    Unavailable,
+)
 from disentune.terminal import (
     DEFAULT_STORAGE,
+    OUTPUT,
     PLAIN_INTERVAL_S,
     AsJson,
     SpelledOut,
     Storage,
+    discard,
     err,
+    lasting_output,
+    name_standard_output,
+    open_standard_streams,
     out,
     patient_progress,
     print_json,
@@ -76,34 +89,71 @@ class At(StrEnum):
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 some trials failed, 2 wrong input, 130 interrupted, 70 a crash of our own, 75
-    the storage does not answer."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not be text, nor the terminal UTF-8
+    the storage or Ray does not answer."""
+    open_standard_streams()
+    name_standard_output()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a sweep runs, both just end the command
     atexit.register(gc.freeze)  # else Python looks at half a million objects of libraries once more before it ends
     try:
-        app()
-    except DisentuneError as error:
-        err.print(str(error), markup=False)
-        sys.exit(UNAVAILABLE if isinstance(error, Unavailable) else WRONG_INPUT)
+        code = _carried_out()
     except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
+        code = DONE
     except OSError as error:  # permissions, a full disk: the machine's state, not a bug of ours
-        from disentune.storage import TRANSIENT
+        code = _told(error)
+    sys.exit(_printed(code))
 
-        err.print(_storage_trouble(error), markup=False)
-        sys.exit(UNAVAILABLE if error.errno in TRANSIENT else WRONG_INPUT)  # an outage may end
+
+def _carried_out() -> Any:
+    """The exit code of the command."""
+    try:
+        app()
+    except SystemExit as end:
+        return end.code
+    except DisentuneError as error:
+        _complain(str(error))
+        return UNAVAILABLE if isinstance(error, Unavailable) else WRONG_INPUT
     except KeyboardInterrupt:
-        err.print("interrupted; a run that had begun goes on with: disentune resume RUN")
-        sys.exit(INTERRUPTED)
+        _complain("interrupted; continue a run that had begun with: disentune resume RUN")
+        return INTERRUPTED
+    except OSError:
+        raise
     except Exception:  # a bug, or the cluster's trouble: a supervisor goes on from the ledger
-        err.print(traceback.format_exc(), markup=False, end="")
-        sys.exit(CRASHED)
+        _complain(traceback.format_exc().rstrip("\n"))
+        return CRASHED
+    return DONE
 
 
-def _storage_trouble(error: OSError) -> str:
+def _complain(text: str) -> None:
+    """Whoever starts us goes by the exit code, also where standard error cannot be written."""
+    with suppress(OSError):
+        err.print(text, markup=False)
+
+
+def _told(error: OSError) -> int:
+    from disentune.storage import TRANSIENT
+
+    _complain(_trouble(error))
+    return UNAVAILABLE if error.errno in TRANSIENT else WRONG_INPUT  # an outage may end
+
+
+def _printed(code: Any) -> Any:
+    """The exit code, after all output was written; Python itself would end with a traceback and 120."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        discard(sys.stdout)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            return code or _told(error)
+    return code
+
+
+def _trouble(error: OSError) -> str:
     from disentune.storage import advice
 
+    if error.filename == OUTPUT:
+        return f"{OUTPUT} cannot be written: {error.strerror}"
     text = f"{error.filename or 'the storage'}: {error.strerror or error}"
     return f"{text}; {advice(error)}" if advice(error) else text
 
@@ -355,40 +405,68 @@ def _planned(sweep: Any, run: Any, only: str | None, limit: int | None, retry_fa
 
 def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str | None, retry_failed: bool) -> None:
     from disentune.connection import connection
-    from disentune.display import LiveProgress
     from disentune.plan import cost, unprepared
     from disentune.storage import assert_writable
-    from disentune.sweep import launch
 
     place = connection(sweep.settings.wandb, sweep.name, run.name)
     planned = _planned(sweep, run, only, limit, retry_failed)
     missing = unprepared(planned) if not address else []  # else each node prepares its own
     with patient_progress() as say:
         estimate = cost(sweep, planned, probe=False, say=say)
-    _show_plan(planned, estimate, run, sweep)
     assert_writable(run.path)
-    _prepare_data(missing)
-    if place is not None:
-        out.print(place.line(shown(run.path)), markup=False)
-    again = shlex.join(["disentune", *sys.argv[1:]]) if only or limit else f"disentune resume {shown(run.path)}"
+    with lasting_output(run.tracking_log.with_name("run.log")):
+        _show_plan(planned, estimate, run, sweep)
+        _prepare_data(missing)
+        if place is not None:
+            out.print(place.line(_quoted(run.path)), markup=False)
+        again = shlex.join(["disentune", *sys.argv[1:]] if only or limit else ["disentune", "resume", shown(run.path)])
+        wanted = _wanted(sweep, run, only, limit)
+        _end_session(run, _session(run, sweep, planned, wanted, address, retry_failed, place, again), place, again)
+
+
+def _session(
+    run: Any, sweep: Any, planned: Any, wanted: Any, address: str | None, retry_failed: bool, place: Any, again: str
+) -> Any:
+    from disentune.display import LiveProgress
+    from disentune.sweep import launch
+
     objective = sweep.settings.objective.metric if sweep.settings.objective else None
     try:
         with LiveProgress(out, objective, planned.new + len(planned.continuing)) as progress:
-            ending = launch(
-                run, sweep, _wanted(sweep, run, only, limit), progress, address, retry_failed, place, _say,
-                planned.sources,
-            )  # fmt: skip
+            return launch(run, sweep, wanted, progress, address, retry_failed, place, _say, planned.sources)
     except KeyboardInterrupt:
-        out.print(f"ended at once; the work since the last checkpoints is lost. Go on with:\n  {again}", markup=False)
+        text = "ended at once; the work since the last checkpoints is lost"
+        out.print(f"{text}. Continue with:\n  {again}", markup=False)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _end_session(run: Any, ending: Any, place: Any, again: str) -> None:
     if place is not None:
-        cli_wandb.show_arrival(run, place, shown(run.path))
+        cli_wandb.show_arrival(run, place, _quoted(run.path))
     if ending.interrupted:
-        out.print(f"stopped ({ending.interrupted}); every trial is checkpointed. Go on with:\n  {again}", markup=False)
+        text = f"stopped ({ending.interrupted}); {_checkpointed(run)}"
+        out.print(f"{text}. Continue with:\n  {again}", markup=False)
         by_budget = ending.interrupted.startswith("stop.")
         raise typer.Exit(0 if by_budget else INTERRUPTED)
     _summary(run)
     raise typer.Exit(1 if ending.failed else 0)
+
+
+def _checkpointed(run: Any) -> str:
+    """How many of the trials that have begun and not ended have something to continue from."""
+    open_ = [folder for folder in run.known_trials("status.json").values() if not folder.status().final]
+    begun = [folder for folder in open_ if folder.status().attempts]
+    safe = sum(bool(folder.checkpoints.steps()) for folder in begun)
+    if not begun:
+        return "no trial was under way"
+    if safe == len(begun):
+        return "every trial is checkpointed"
+    return f"{safe} of {len(begun)} begun trials have a checkpoint, the others start again"
+
+
+def _quoted(path: Any) -> str:
+    """A path for a command that the user may copy."""
+    return shlex.quote(shown(path))
 
 
 def _say(text: str) -> None:
@@ -421,7 +499,7 @@ def _summary(run: Any) -> None:
         out.print(frame_table(table, list(table.columns), 30))
         _show_failures(loaded)
         out.print(f"\nfigure: {shown(_figure(loaded, objective))}", markup=False)
-    here = shown(run.path)
+    here = _quoted(run.path)
     out.print(f"rows:   {shown(run.parquet_path)}\n\nnext:", markup=False)
     out.print(f"  disentune report {here}", markup=False)
     out.print(f"  disentune results {here}", markup=False)
@@ -481,7 +559,7 @@ def status(
         return
     show_status(out, shown(found.path), live, trials, picture)
     if not live and any(not state.final for _, state, _ in trials):
-        out.print(f"go on with: disentune resume {shlex.quote(shown(found.path))}", markup=False)
+        out.print(f"continue with: disentune resume {_quoted(found.path)}", markup=False)
 
 
 SHORTEST_S, LONGEST_S = 0.1, 86400.0

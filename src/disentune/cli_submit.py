@@ -1,6 +1,7 @@
 """`disentune submit`: a sweep as a job of a cluster, which goes on without the machine that sent it."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -103,7 +104,7 @@ def _trials(sweep: Any, only: str | None, limit: int | None) -> int:
 def _show_commands(id: str, url: str, job: Any) -> None:
     out.print(f"  follow: ray job logs {id} --follow --address {url}", markup=False)
     out.print(f"  stop:   ray job stop {id} --address {url}   (its trials write checkpoints first)", markup=False)
-    where = f"{job.storage.rstrip('/')}/{job.run}" if job.storage else f"{job.run} --storage ..."
+    where = shlex.quote(f"{job.storage.rstrip('/')}/{job.run}") if job.storage else f"{job.run} --storage ..."
     out.print(f"  status: disentune status {where}", markup=False)
 
 

@@ -1,5 +1,6 @@
 """`disentune sync`: what W&B does not have yet, from the run's folder."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,7 +41,7 @@ def sync(
         print_json({"sent": len(before) - len(left), "unsent": left, "trouble": tracker.trouble})
     elif left:
         out.print(f"{len(left)} trials are not known to have arrived: {tracker.trouble}", markup=False)
-        out.print(f"nothing is lost; try again with: disentune sync {run}", markup=False)
+        out.print(f"nothing is lost; try again with: disentune sync {shlex.quote(run)}", markup=False)
     else:
         out.print("W&B has every row" if found.trials() else "the run has no trials yet", markup=False)
     raise typer.Exit(1 if left else 0)

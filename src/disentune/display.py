@@ -95,7 +95,7 @@ def show_status(
     if trials:
         console.print(table)
     if (more := len(trials) - MOST_LISTED) > 0:
-        console.print(f"and {more} more, all of them with: disentune status {where} --json", markup=False)
+        console.print(f"and {more} more, all of them with: disentune status {shlex.quote(where)} --json", markup=False)
     if picture.best:
         console.print(_best_line(picture, picture.best))
     for trouble in picture.troubles:

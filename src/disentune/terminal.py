@@ -1,14 +1,15 @@
 """Where commands print, and the options that several of them share."""
 
+import io
 import json
 import os
 import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -32,6 +33,10 @@ class PlainConsole(Console):
     def render_str(self, text: str, **settings: Any) -> Text:
         return super().render_str(spelled_out(without_secrets(text)), **settings)
 
+    def on_broken_pipe(self) -> None:
+        """As for any other text: the command decides, where rich would end it as if it had failed."""
+        raise BrokenPipeError
+
 
 def _spelled(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
@@ -52,11 +57,111 @@ Storage = Annotated[
 DEFAULT_STORAGE = "runs"
 
 
+class Lasting:
+    """Standard output or error of a sweep, which must not end with them: once nobody can read any more, because a pipe
+    broke, a disk is full or the shell had closed them, what is printed goes to the end of a log instead."""
+
+    def __init__(self, stream: TextIO | None, log: Path):
+        self.stream, self.log, self.is_lost = stream, log, False
+
+    def write(self, text: str) -> int:
+        if not self.is_lost:
+            try:
+                if self.stream is None:
+                    raise ValueError("closed from the start")
+                self.stream.write(text)
+                self.stream.flush()
+            except (OSError, ValueError) as error:
+                self._lose(str(getattr(error, "strerror", None) or error))
+        if self.is_lost:
+            self._note(text)
+        return len(text)
+
+    def _lose(self, why: str) -> None:
+        self.is_lost = True
+        discard(self.stream)
+        self._note(f"{time.strftime('%Y-%m-%d %H:%M:%S')} an output cannot be written ({why}); its text follows\n")
+
+    def _note(self, text: str) -> None:
+        with suppress(OSError), self.log.open("a", errors="backslashreplace") as file:
+            file.write(_STYLES.sub("", text))
+
+    def flush(self) -> None:
+        """Every text is written through."""
+
+    def isatty(self) -> bool:
+        return not self.is_lost and self.stream is not None and self.stream.isatty()
+
+    def fileno(self) -> int:
+        if self.stream is None:
+            raise OSError("closed from the start")
+        return self.stream.fileno()
+
+    @property
+    def encoding(self) -> str:
+        return getattr(self.stream, "encoding", None) or "utf-8"
+
+
+_STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def discard(stream: TextIO | None) -> None:
+    """Lets a stream that cannot be written end in nothing, also what it still holds."""
+    if stream is not None:
+        with suppress(OSError, ValueError), open(os.devnull, "wb") as null:
+            os.dup2(null.fileno(), stream.fileno())
+
+
+@contextmanager
+def lasting_output(log: Path) -> Iterator[None]:
+    """While a sweep runs, its text goes to a log where it cannot be printed."""
+    out.file, err.file = Lasting(sys.stdout, log), Lasting(sys.stderr, log)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        out._file = err._file = None
+
+
+OUTPUT = "standard output"
+
+
+class _Named(io.FileIO):
+    """Whose errors say where they are from: a full disk behind it is not the storage of a run."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, OUTPUT) from None
+
+
+def name_standard_output() -> None:
+    """What cannot be encoded is spelled out: a file's name need not be text, nor the terminal UTF-8."""
+    stream = sys.stdout
+    if stream is sys.__stdout__ and isinstance(stream, io.TextIOWrapper):
+        raw = io.BufferedWriter(_Named(stream.fileno(), "w", closefd=False))
+        lines = stream.line_buffering
+        sys.stdout = io.TextIOWrapper(raw, stream.encoding, "backslashreplace", line_buffering=lines)
+    elif isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+
+
+def open_standard_streams() -> None:
+    """A shell may have closed them (`2>&-`): the next file to be opened would get their numbers, and what libraries
+    print would be written into it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 class SpelledOut:
     """Standard output for text from a run that another program may show on a terminal, such as CSV."""
 
     def write(self, text: str) -> int:
-        return sys.stdout.write(spelled_out(text))
+        print(spelled_out(text), end="")  # noqa: T201
+        return len(text)
 
 
 def print_json(value: Any) -> None:

@@ -255,7 +255,7 @@ def test_a_number_that_no_table_holds_is_shown_as_text(run: Run) -> None:
 # ---- what is no file of a run
 
 
-@pytest.mark.parametrize("name", [*NAMES, "study.journal", "driver.lock"])
+@pytest.mark.parametrize("name", [*NAMES, "driver.lock"])
 def test_a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for(run: Run, name: str) -> None:
     path, trial = file_of(run, name), str(run.trials()[0].path)
     path.unlink(missing_ok=True)
