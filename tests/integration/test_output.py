@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import PATIENCE_S
+from processes import patience_s
 
 TINY = """
 trial:
@@ -28,7 +28,7 @@ def test_a_sweep_without_an_output_runs_to_its_end_and_keeps_a_log(commands, tmp
     command = [str(Path(sys.executable).with_name("disentune")), "run", "tiny.yaml"]
     subprocess.run(
         ["bash", "-c", shell, "bash", *command],
-        cwd=tmp_path, env=commands.environment, timeout=PATIENCE_S, check=False,
+        cwd=tmp_path, env=commands.environment, timeout=patience_s(), check=False,
     )  # fmt: skip
     trials = commands.json("results", "tiny")
     assert [trial["status"] for trial in trials] == ["done", "done"]
