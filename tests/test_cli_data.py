@@ -325,7 +325,8 @@ def test_a_table_never_mixes_trials_of_different_contents(disentune, root, sweep
     (point,) = space.points(read)
     trial = run.trial(point.config.id)
     trial.create(point.config, point.arms)
-    trial.append_row({"step": 3, "metrics": {"loss": 1.0}})
+    for step in (1, 2, 3):
+        trial.append_row({"step": step, "metrics": {"loss": 1.0}})
     trial.set_status(Status(state="done", step=3, contents=contents([source])))
     assert "1 done" in disentune("plan", sweep)[1]
     np.savez(root / "mine.npz", images=IMAGES[::-1])

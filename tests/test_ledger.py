@@ -114,7 +114,7 @@ def test_every_new_folder_is_synced_into_the_one_above_it(tmp_path, unsynced):
         other = run.trial("0" * 16).checkpoints
         other.copy_from(trial.checkpoints, 1)
         trial.write_pictures(1, b"x")
-        run.trial("1" * 16).append_row(row(1))
+        trial.append_row(row(1))
         assert unsynced == set()
     assert_writable(tmp_path / "c" / "d" / "main")
     assert unsynced == set()

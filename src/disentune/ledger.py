@@ -1084,6 +1084,7 @@ def _first_irregular(folder: str, depth: int) -> str:
     """A pipe in the place of a file would be waited for, for ever."""
     with suppress(FileNotFoundError, NotADirectoryError):
         entries = sorted(os.scandir(folder), key=lambda entry: entry.path)
+        entries = [entry for entry in entries if not entry.is_symlink()]  # which `_first_link` judges
         irregular = [entry.path for entry in entries if not entry.is_file() and not entry.is_dir()]
         below = (_first_irregular(entry.path, depth - 1) for entry in entries if depth > 1 and entry.is_dir())
         return next(filter(None, itertools.chain(irregular, below)), "")

@@ -276,6 +276,8 @@ class RemotePath:
         is replaced in between would be cut: it is asked for the size again."""
         if self.view is not None and self.key in self.view.contents:
             return self.view.contents[self.key]
+        if self.view is not None and self.key not in self.view.files:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
         with _translated(self):
             while True:
                 with self._store.open_input_file(self.key) as file:

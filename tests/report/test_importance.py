@@ -26,7 +26,8 @@ def scores_of(maker):
 
 def trials(maker, changes, values):
     for change, value in zip(changes, values, strict=True):
-        quick_trial(maker, [{"step": 1, "mig": float(value)}], **change)
+        rhythm = {"training__log_every": 100, "evaluation__every": 300}
+        quick_trial(maker, [{"step": 1, "mig": float(value)}], **rhythm, **change)
     return scores_of(maker)
 
 
