@@ -19,9 +19,11 @@ STEPS = (500, 1000, 1500)
 
 def quick_trial(maker: RunMaker, rows: Iterable[Mapping[str, Any]], arm: str = "all", status: str = "done",
                 cause: str = "", **changes: Any) -> str:  # fmt: skip
-    """As `RunMaker.trial`, without waiting for the disk; its config asks for a row at the end and for no other."""
-    rhythm = {"training__log_every": STEPS[-1], "evaluation__every": STEPS[-1]}
-    config, rows = trial_config(**rhythm | changes), list(rows)
+    """As `RunMaker.trial`, without waiting for the disk; a trial with rows is not asked for more of them."""
+    rows = list(rows)
+    is_long = bool(rows) and rows[-1]["step"] >= trial_config().training.log_every
+    rhythm = {"training__log_every": STEPS[-1], "evaluation__every": STEPS[-1]} if is_long else {}
+    config = trial_config(**rhythm | changes)
     folder = maker.run.trial(config.id)
     folder.path.mkdir(parents=True)
     content = {"trial_id": config.id, "arms": [arm], "config": config.tree()}

@@ -670,6 +670,7 @@ class TrialFolder:
     def _append_line(self, line: bytes) -> None:
         """A line that was written twice, because the disk could not say that it was, counts once."""
         assert isinstance(self.path, Path)
+        make_folder(self.path, parents=False)
         path = self.path / "rows.jsonl"
         is_first = not path.exists()
         with open(path, "ab+") as file:

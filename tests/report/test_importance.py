@@ -26,8 +26,7 @@ def scores_of(maker):
 
 def trials(maker, changes, values):
     for change, value in zip(changes, values, strict=True):
-        rhythm = {"training__log_every": 100, "evaluation__every": 300}
-        quick_trial(maker, [{"step": 1, "mig": float(value)}], **rhythm, **change)
+        quick_trial(maker, [{"step": 1, "mig": float(value)}], **change)
     return scores_of(maker)
 
 
