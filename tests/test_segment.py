@@ -918,9 +918,13 @@ def test_a_trial_is_evaluated_where_the_time_ends_it_but_not_where_a_person_does
 
 def test_a_damaged_end_is_named_with_what_to_do(segment):
     folder = segment.run.trial(segment().trial_id)
-    folder.write_end({"step": 3, "metrics": {"mig": "high"}})
-    with pytest.raises(ConfigError, match=r"end\.json is damaged .*remove it"):
-        folder.rows_to_end()
+    folder.write_end({"step": 3, "metrics": {"mig": 0.5}})
+    path = folder.path / "end.json"
+    whole = path.read_text()
+    for damaged in (whole.replace("0.5", "0.7"), whole.replace("0.5", '"high"'), whole[:-5]):
+        path.write_text(damaged)
+        with pytest.raises(ConfigError, match=r"end\.json is damaged .*remove it"):
+            folder.rows_to_end()
 
 
 def test_the_last_step_is_the_one_at_which_a_plateau_ends_the_trial(segment, drawings):

@@ -125,7 +125,7 @@ def _carried_out() -> Any:
 
 
 def _complain(text: str) -> None:
-    """Whoever starts us goes by the exit code, also where standard error cannot be written."""
+    """Prints to standard error; where that cannot be written, the exit code says enough."""
     with suppress(OSError):
         err.print(text, markup=False)
 

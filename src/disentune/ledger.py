@@ -227,6 +227,14 @@ def _broken_seal(content: Mapping[str, Any], known: Collection[str]) -> str:
     return "" if content.get("checksum") == _checksum(rest) else "its checksum is wrong"
 
 
+def _unsealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What was sealed. Raises ValueError when it is not as it was written."""
+    rest = {key: value for key, value in content.items() if key != "checksum"}
+    if content.get("checksum") != _checksum(rest):
+        raise ValueError("its checksum is wrong")
+    return rest
+
+
 def _move(path: Place, target: Place) -> None:
     path.replace(target)  # type: ignore[arg-type]  # both are of one kind
 
@@ -609,7 +617,7 @@ class TrialFolder:
     def write_end(self, end: Mapping[str, Any]) -> None:
         """Keeps the scores of a trial that ended between two evaluations, as a row with its step. They are no part of
         rows.jsonl: the rows of a trial that later continues are those of a trial that was never stopped."""
-        write_json(self._end_path, end)
+        write_json(self._end_path, _sealed(end))
 
     def end(self) -> dict[str, Any] | None:
         """What `write_end` kept, if it did."""
@@ -617,9 +625,10 @@ class TrialFolder:
         if data is None:
             return None
         try:
-            return _row(data)
+            return _unsealed(_row(data))
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{self._end_path} is damaged ({error}); remove it: resuming makes it again") from None
+            remedy = "remove it: the trial then has the scores of its last evaluation"
+            raise ConfigError(f"{self._end_path} is damaged ({error}); {remedy}") from None
 
     def rows_to_end(self, rows: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
         """Every row, or these, and the scores of the trial's end while nothing came after it."""

@@ -117,9 +117,24 @@ def lasting_output(log: Path) -> Iterator[None]:
     """While a sweep runs, its text goes to a log where it cannot be printed."""
     out.file, err.file = Lasting(sys.stdout, log), Lasting(sys.stderr, log)  # type: ignore[assignment]
     try:
-        yield
+        with _something_to_write_to("stdout"), _something_to_write_to("stderr"):
+            yield
     finally:
         out._file = err._file = None
+
+
+@contextmanager
+def _something_to_write_to(name: str) -> Iterator[None]:
+    """Libraries such as Ray need a stream also where the shell had closed it."""
+    if getattr(sys, name) is not None:
+        yield
+        return
+    with open(os.devnull, "w") as null:
+        setattr(sys, name, null)
+        try:
+            yield
+        finally:
+            setattr(sys, name, None)
 
 
 OUTPUT = "standard output"

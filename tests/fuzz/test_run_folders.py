@@ -30,6 +30,7 @@ NAMES = {
     "config.json": 70,
     "status.json": 70,
     "rows.jsonl": 70,
+    "end.json": 20,
     "sweep.yaml": 150,
     "population.json": 30,
     "environment.json": 20,
@@ -59,6 +60,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
     for seed in range(3):
         maker.trial([{"step": 300, "mig": 0.1, "loss": 1.0}, {"step": 1500, "mig": 0.3, "loss": 0.5}], seed=seed)
     trial = maker.run.trials()[0]
+    trial.write_end({"step": 1500, "metrics": {"sap": 0.2}, "scored": {"sap": {"bins": 20}}})
     trial.update_status(cause="stop.plateau: none", seconds=1.5, node="n", faults={"lost": 1}, contents=["ab"])
     moves = {"0123456789abcdef": {"source": trial.id, "values": {"framework.beta": 1.0}}}
     maker.run.add_generation({"population": "a", "step": 300, "moves": moves})
@@ -80,7 +82,7 @@ def searched_run(maker: RunMaker) -> Run:
 
 
 def file_of(run: Run, name: str) -> Path:
-    in_trial = name in ("config.json", "status.json", "rows.jsonl")
+    in_trial = name in ("config.json", "status.json", "rows.jsonl", "end.json")
     return Path(str((run.trials()[0].path if in_trial else run.path) / name))
 
 
@@ -113,6 +115,7 @@ def readings(run: Run, name: str) -> list[Callable[[], Any]]:
         "config.json": [trial.config, trial.tree, trial.arms, lambda: tables(run)],
         "status.json": [trial.status, lambda: tables(run)],
         "rows.jsonl": [trial.rows, lambda: tables(run)],
+        "end.json": [trial.end, lambda: tables(run)],
         "sweep.yaml": [run.sweep],
         "population.json": [run.generations],
         "environment.json": [run.environment],

@@ -15,7 +15,7 @@ SPREAD = 0.4
 """Noise's score deviates between tables by this / factors * sqrt(members / pairs to test on), as measured.
 
 Among so many distinct pairs of one factor the mean distance is off by a deviation / sqrt(pairs), and a point, the mean
-of `members` draws, is told apart by that in units of a deviation / sqrt(members).
+of `members` draws, deviates by a deviation / sqrt(members): their ratio decides how well a factor can be guessed.
 """
 
 
