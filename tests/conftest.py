@@ -36,6 +36,7 @@ SHARED = ("ray_with_gpus", "head", "lab", "browser")
 """Fixtures of a module that take long to make: their tests stay together under `--dist loadgroup`."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name == "fuzz":
