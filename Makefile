@@ -19,10 +19,10 @@ quickstart: setup  ## the paper's story in two or three minutes
 
 test: setup  ## every unit and oracle test, a tenth of the fuzzing, and one real pass over Ray, W&B, the browser and a cluster
 	$(BIN)/python -m pytest -m "not long and not ray and not cluster and not browser" -n 2
-	$(BIN)/python -m pytest -m "not long and (ray or cluster or browser)" -n 2 --dist loadgroup --durations 10
+	$(BIN)/python -m pytest -m "not long and (ray or cluster or browser)" -n 2 --dist loadfile --durations 10
 
 test-rest: setup  ## what `make test` leaves out: every fault, the whole cluster, reproduction, all of the fuzzing
-	$(BIN)/python -m pytest -m long -n 2 --dist loadgroup --durations 20
+	$(BIN)/python -m pytest -m long -n 2 --dist loadfile --durations 20
 	FUZZ_TIMES=1 $(BIN)/python -m pytest -m fuzz -n 2
 
 test-all: test test-rest  ## every test there is

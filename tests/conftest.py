@@ -32,17 +32,10 @@ TRIAL = {
 }
 
 
-SHARED = ("ray_with_gpus", "head", "lab", "browser")
-"""Fixtures of a module that take long to make: their tests stay together under `--dist loadgroup`."""
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name == "fuzz":
             item.add_marker("fuzz")
-        if shared := [name for name in SHARED if name in getattr(item, "fixturenames", ())]:
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {shared[0]}"))
 
 
 def trial_config(**changes: Any) -> TrialConfig:
