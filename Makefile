@@ -51,7 +51,7 @@ $(VENV)/.audit:
 	touch $@
 
 schema: setup  ## rewrites schemas/ from the classes
-	$(BIN)/python -m disentune.schema
+	$(BIN)/python -m disentune.spec.schema
 
 clean:  ## leaves a fresh clone
 	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -21,9 +21,10 @@ from ratios import LONG, Bench, cpu_seconds, ratio_of_neighbours, taking_turns
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
-from disentune import data, process
-from disentune.config import TrialConfig
-from disentune.training import Training
+from disentune import data
+from disentune.learn import process
+from disentune.learn.training import Training
+from disentune.spec.config import TrialConfig
 
 BETA, LATENTS, LEARNING_RATE = 1e-3, 9, 1e-3
 STEPS_AND_ROUNDS = {64: (2, 20), 256: (1, 12)} if LONG else {64: (2, 12), 256: (1, 8)}

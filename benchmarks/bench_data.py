@@ -28,13 +28,14 @@ import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from ratios import Bench, Spread, interleaved
 
-from disentune import data, process
-from disentune.config import TrialConfig
-from disentune.data.preparing import prepare
-from disentune.data.store import images_path, use_root
-from disentune.data.stored import StoredImages
+from disentune import data
+from disentune.data.prepared.preparing import prepare
+from disentune.data.prepared.store import images_path, use_root
+from disentune.data.prepared.stored import StoredImages
+from disentune.learn import process
+from disentune.learn.training import Training
 from disentune.plugin import Dataset, File, Frozen, Source
-from disentune.training import Training
+from disentune.spec.config import TrialConfig
 
 BATCH, SIZE = 256, 64
 DRAWING_GOAL = 5.0

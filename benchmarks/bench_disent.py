@@ -2,7 +2,7 @@
 
 disent trains here as its README shows: its XYSquares, its transforms and a DataLoader without workers, its beta-VAE,
 and Lightning's trainer with loggers, bars and checkpoints switched off. Once as shipped, and once more in a process
-with our settings of the allocator (`disentune.process`), which are a matter of three environment variables for anyone.
+with our settings of the allocator (`disentune.learn.process`), which are three environment variables.
 Each variant lives in a process of its own, disent in an environment of its own, and they take turns.
 
 Where disent cannot be installed, the plain loop of `bench_conv_step.py` stands for it.
@@ -18,7 +18,7 @@ from bench_conv_step import OURS, OURS_OVERLAP, SHIPPED, STEPS_AND_ROUNDS, TUNED
 from environments import RIVALS, NotInstallable, python_of, serving
 from ratios import Bench, ratio_of_neighbours, taking_turns
 
-from disentune import process
+from disentune.learn import process
 
 Timer = AbstractContextManager[Callable[[], float]]
 MSE, OVERLAP = "mse", "mse_box_r31_l1.0_k3969.0_norm_sum"

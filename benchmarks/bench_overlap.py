@@ -12,10 +12,10 @@ import torch
 from ratios import Bench, interleaved
 from torch import Tensor
 
-from disentune import process
-from disentune.config import TrialConfig
+from disentune.learn import process
+from disentune.learn.training import Training
 from disentune.recon import RECONS
-from disentune.training import Training
+from disentune.spec.config import TrialConfig
 
 STEP_LIMIT = 1.08
 FFT_GOAL = 5

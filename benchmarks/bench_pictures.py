@@ -14,10 +14,10 @@ from typing import Any
 
 from ratios import Bench, cpu_seconds, ratio_of_neighbours, taking_turns
 
-from disentune import pictures, process
-from disentune.config import TrialConfig
-from disentune.ledger import TrialFolder
-from disentune.training import Training
+from disentune.learn import pictures, process
+from disentune.learn.training import Training
+from disentune.runs.ledger import TrialFolder
+from disentune.spec.config import TrialConfig
 
 LIMIT = 0.03
 QUICK = {"image_size": 24, "square_size": 4, "grid_size": 6, "spacing": 4}

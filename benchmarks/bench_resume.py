@@ -17,7 +17,7 @@ from environments import OURS, kill_and_wait, workplace
 from ratios import LONG, Bench, Spread
 from rivals.work import world
 
-from disentune.ledger import Run
+from disentune.runs.ledger import Run
 
 LIMIT_S = 15.0
 PATIENCE_S = 300.0

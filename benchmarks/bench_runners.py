@@ -19,10 +19,10 @@ from environments import OURS, RIVALS, NotInstallable, python_of, seconds_of, wo
 from ratios import LONG, Bench, cpu_seconds, ratio_of_neighbours
 from rivals.work import world
 
-from disentune import process
-from disentune.config import TrialConfig
-from disentune.ledger import Run
-from disentune.training import Training
+from disentune.learn import process
+from disentune.learn.training import Training
+from disentune.runs.ledger import Run
+from disentune.spec.config import TrialConfig
 
 SLOTS = 2
 ROUNDS = {10: 3 if LONG else 1, 1: 5 if LONG else 1}

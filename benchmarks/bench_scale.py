@@ -24,7 +24,7 @@ import psutil
 from environments import OURS, kill_and_wait, workplace
 from ratios import Bench
 
-from disentune.ledger import Run
+from disentune.runs.ledger import Run
 
 SHAPES = {8: (2, 2, 2, 1), 100: (2, 5, 2, 5), 1000: (4, 5, 5, 10), 12600: (6, 6, 7, 50)}
 """Methods, strengths, spacings, seeds."""

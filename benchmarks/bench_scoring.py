@@ -18,11 +18,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import mutual_info_score
 from sklearn.svm import LinearSVC
 
-from disentune import process
-from disentune.config import TrialConfig
-from disentune.evaluation import encoded, evaluated, table_from
+from disentune.learn import process
+from disentune.learn.evaluation import encoded, evaluated, table_from
+from disentune.learn.training import Training
 from disentune.metrics import METRICS
-from disentune.training import Training
+from disentune.spec.config import TrialConfig
 
 SIX = ("mig", "dci", "sap", "factor_vae_score", "beta_vae_score", "modularity")
 PUBLISHED_ENCODES = {

@@ -13,7 +13,7 @@ from environments import OURS, seconds_of, workplace
 from ratios import LONG, Bench
 from rivals.work import world
 
-from disentune.ledger import Run
+from disentune.runs.ledger import Run
 
 GOAL, MANY = 95.0, 24
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from ratios import Bench, interleaved
 
-from disentune import process
-from disentune.config import TrialConfig
-from disentune.training import Training
+from disentune.learn import process
+from disentune.learn.training import Training
+from disentune.spec.config import TrialConfig
 
 LIMIT = 1.05
 WORLDS = {

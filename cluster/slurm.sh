@@ -51,7 +51,7 @@ fi
 # TERM two minutes before the end, the trials checkpoint, and the job is put back into the queue.
 srun --overlap --nodes=1 --ntasks=1 --nodelist="$head" bash -c '
   until ray status --address="$0" > /dev/null 2>&1; do sleep 2; done
-  exec python -m disentune.supervisor -- run "$@" --address "$0"' "$address" "$sweep" "$@" &
+  exec python -m disentune.cluster.supervisor -- run "$@" --address "$0"' "$address" "$sweep" "$@" &
 driver=$!
 asked=0
 trap 'asked=1; kill -TERM "$driver"' TERM

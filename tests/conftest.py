@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from disentune import cli, documents, lease, storage
-from disentune.config import TrialConfig, nested
-from disentune.ledger import Run, Status
+from disentune.cli import app
+from disentune.files import documents, lease, storage
+from disentune.runs.ledger import Run, Status
+from disentune.spec.config import TrialConfig, nested
 from object_store import Store, served, use_store
 
 TRIAL = {
@@ -90,12 +91,12 @@ def disentune(
 ) -> Callable[..., tuple[int, str, str]]:
     """Runs a command in a temporary folder and gives (exit code, what it printed, what it complained)."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli.out, "width", 300)  # whatever the terminal of whoever runs the tests
+    monkeypatch.setattr(app.out, "width", 300)  # whatever the terminal of whoever runs the tests
 
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["disentune", *map(str, arguments)])
         with pytest.raises(SystemExit) as exit_:
-            cli.main()
+            app.main()
         printed = capsys.readouterr()
         return exit_.value.code or 0, printed.out, printed.err
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from conftest import RunMaker, trial_config
-from disentune.config import id_of
-from disentune.ledger import Run, Status, TrialFolder
-from disentune.planner import Planner
-from disentune.segment import Report
-from disentune.sweepfile import SweepFile
+from disentune.runs.ledger import Run, Status, TrialFolder
+from disentune.runs.planner import Planner
+from disentune.runs.segment import Report
+from disentune.spec.config import id_of
+from disentune.spec.sweepfile import SweepFile
 
 STEPS = (500, 1000, 1500)
 

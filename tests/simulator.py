@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from disentune.ledger import Run
-from disentune.planner import Planner
-from disentune.results import read
-from disentune.segment import Superseded, work
-from disentune.space import check
-from disentune.sweepfile import read_sweep
+from disentune.results.tables import read
+from disentune.runs.ledger import Run
+from disentune.runs.planner import Planner
+from disentune.runs.segment import Superseded, work
+from disentune.spec.space import check
+from disentune.spec.sweepfile import read_sweep
 
 TINY = """
 name: tiny

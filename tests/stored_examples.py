@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from disentune.data.store import VARIABLE
-from disentune.data.stored import StoredImages
+from disentune.data.prepared.store import VARIABLE
+from disentune.data.prepared.stored import StoredImages
 from disentune.plugin import File, Shape, Source
 
 NAME = "example.bin"

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from disentune import arrays as arrays_module
-from disentune import cli, display, rescore
+from disentune.cli import app, display
 from disentune.errors import DataError
-from disentune.ledger import Run
 from disentune.metrics import METRICS, score
-from disentune.rescore import udr_of_run
+from disentune.results import arrays as arrays_module
+from disentune.results import rescore
+from disentune.results.rescore import udr_of_run
+from disentune.runs.ledger import Run
 from metric_examples import factors_of, noisy
 from simulator import simulate, sweep_file
 
@@ -129,7 +130,7 @@ def test_a_number_is_shown_as_soon_as_it_is_there(disentune, arrays, few_metrics
             yield outcome
 
     monkeypatch.setattr(arrays_module, "scores_of_arrays", watched)
-    monkeypatch.setattr(cli.out, "print", lambda text, **_: events.append(text.split()[0]))
+    monkeypatch.setattr(app.out, "print", lambda text, **_: events.append(text.split()[0]))
     disentune("score", arrays, "--metrics", "mig,hoyer")
     assert events == ["mig", "mig", "hoyer", "hoyer"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from disentune import space
-from disentune.transforms import inputs
+from disentune.learn.transforms import inputs
+from disentune.spec import space
 
 SWEEPS = Path(__file__).parent.parent / "sweeps"
 FILES = [path for folder in ("", "paper", "small") for path in sorted((SWEEPS / folder).glob("*.yaml"))]

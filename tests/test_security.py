@@ -27,13 +27,16 @@ from packaging.version import Version
 
 import disentune
 from conftest import TRIAL
-from disentune import documents, load, streaming, submission, tracking
+from disentune import load
+from disentune.cluster import submission
+from disentune.driver.search import words
 from disentune.environment import SHORTEST_SECRET, without_secrets
 from disentune.errors import ConfigError, without_keys
-from disentune.ledger import Run
-from disentune.search import words
-from disentune.space import points, read
-from disentune.sweepfile import read_sweep
+from disentune.files import documents
+from disentune.runs.ledger import Run
+from disentune.spec.space import points, read
+from disentune.spec.sweepfile import read_sweep
+from disentune.tracking import sending, streaming
 from simulator import Death, simulate, sweep_file
 
 ROOT = Path(disentune.__file__).parent
@@ -426,7 +429,7 @@ def test_the_key_goes_to_the_server_that_was_asked_for_whatever_lies_in_the_work
     (tmp_path / "wandb").mkdir()
     (tmp_path / "wandb" / "settings").write_text("[default]\nbase_url = http://127.0.0.1:1\n")
     monkeypatch.chdir(tmp_path)
-    assert tracking._settings("https://api.wandb.ai").base_url == "https://api.wandb.ai"
+    assert sending._settings("https://api.wandb.ai").base_url == "https://api.wandb.ai"
 
 
 def test_a_file_in_the_working_folder_is_not_imported_unless_a_plug_in_is_named(tmp_path: Path) -> None:

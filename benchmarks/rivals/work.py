@@ -22,9 +22,9 @@ def world(steps: int) -> dict[str, Any]:
 
 def train(seed: int, steps: int) -> float:
     """The loss at the end. A line in the file WORK_LOG says from when to when it took."""
-    from disentune import process
-    from disentune.config import TrialConfig
-    from disentune.training import Training
+    from disentune.learn import process
+    from disentune.learn.training import Training
+    from disentune.spec.config import TrialConfig
 
     began = time.time()
     process.prepare(threads=1, device="cpu")

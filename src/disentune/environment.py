@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from disentune.sources import own_source
+from disentune.runs.sources import own_source
 
 PACKAGES = ("disentune", "torch", "numpy", "scikit-learn", "scipy", "ray", "optuna", "pandas", "pyarrow")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|_PWD|CREDENTIAL", re.IGNORECASE)
@@ -212,6 +212,6 @@ def _cpu() -> str:
 
 
 def _gpus() -> list[str]:
-    from disentune import cuda
+    from disentune.learn import cuda
 
     return cuda.names()

@@ -288,7 +288,7 @@ class Losses:
 
 
 class Optimiser(Protocol):
-    """What the loop asks of one: `disentune.adam.Adam`, or any of torch.optim."""
+    """What the loop asks of one: `disentune.maths.adam.Adam`, or any of torch.optim."""
 
     def step(self) -> Any: ...
 

@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disentune import cli, load, space, terminal
-from disentune.data import store
+from disentune import load
+from disentune.cli import app, terminal
+from disentune.data.prepared import store
+from disentune.driver.sweep import Ending
 from disentune.errors import Unavailable
-from disentune.ledger import Run, Status
-from disentune.sweep import Ending
+from disentune.runs.ledger import Run, Status
+from disentune.spec import space
 from simulator import simulate, sweep_file
 
 QUICKSTART = Path(__file__).parents[1] / "sweeps" / "quickstart.yaml"
@@ -336,12 +338,12 @@ def row(step=3, **metrics):
 
 
 def test_zero_and_minus_zero_differ_and_nan_equals_itself():
-    assert cli._first_difference([row(a=0.0)], [row(a=-0.0)])
-    assert not cli._first_difference([row(a=float("nan"))], [row(a=float("nan"))])
+    assert app._first_difference([row(a=0.0)], [row(a=-0.0)])
+    assert not app._first_difference([row(a=float("nan"))], [row(a=float("nan"))])
 
 
 def test_numbers_and_rows_that_one_side_alone_has_are_differences():
-    differs = cli._first_difference
+    differs = app._first_difference
     assert (
         differs([row(a=1.0, b=2.0)], [row(a=1.0)]) == "differs first at step 3: b is 2.0 here, but nothing is recorded"
     )
@@ -638,7 +640,7 @@ def stopped_session(monkeypatch, tmp_path, with_checkpoint):
                 folder.checkpoints.save(3, {})
         return Ending("SIGTERM", 0)
 
-    monkeypatch.setattr("disentune.sweep.launch", launch)
+    monkeypatch.setattr("disentune.driver.sweep.launch", launch)
     return sweep_file(tmp_path)
 
 
@@ -660,7 +662,7 @@ def test_commands_that_are_printed_after_a_run_can_be_copied(disentune, monkeypa
     path = stopped_session(monkeypatch, tmp_path, 2)
     _, out, _ = disentune("run", path, "--storage", "my runs")
     assert "\n  disentune resume 'my runs/tiny/main'\n" in out
-    monkeypatch.setattr("disentune.sweep.launch", lambda run, sweep, *_: Ending("", 0))
+    monkeypatch.setattr("disentune.driver.sweep.launch", lambda run, sweep, *_: Ending("", 0))
     run = Run(tmp_path / "my runs" / "tiny" / "main")
     shutil.rmtree(run.path)
     simulate(run, path, np.random.default_rng(0))
@@ -693,7 +695,7 @@ def test_a_ray_that_does_not_answer_ends_with_75(disentune, monkeypatch, tmp_pat
     def launch(*_):
         raise Unavailable("a local Ray could not be started (took too long); 3 attempts failed")
 
-    monkeypatch.setattr("disentune.sweep.launch", launch)
+    monkeypatch.setattr("disentune.driver.sweep.launch", launch)
     code, _, err = disentune("run", sweep_file(tmp_path))
     assert code == 75
     assert "a local Ray could not be started" in err

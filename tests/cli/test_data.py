@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from bad_server import Reply, bad_server
-from disentune import space
-from disentune.data import DATASETS, download, shapes3d
-from disentune.data.store import prepared_sources
-from disentune.data.stored import contents
-from disentune.ledger import Run, Status
+from disentune.data import DATASETS, shapes3d
+from disentune.data.prepared import download
+from disentune.data.prepared.store import prepared_sources
+from disentune.data.prepared.stored import contents
 from disentune.plugin import File, Statistics
+from disentune.runs.ledger import Run, Status
+from disentune.spec import space
 from sprite_files import FILES
 
 OWN = ["--set", "path=mine.npz", "--set", "factor_names=[colour, angle]", "--set", "factor_sizes=[3, 4]",

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from disentune.display import (
+from disentune.cli.display import (
     MOST_LISTED,
     LiveProgress,
     clock,
@@ -22,11 +22,11 @@ from disentune.display import (
     view,
     watch,
 )
-from disentune.ledger import Run, Status
-from disentune.planner import Planner
-from disentune.settings import Objective
-from disentune.sweepfile import read_sweep
-from disentune.watch import Picture, Seen, Watcher
+from disentune.results.watch import Picture, Seen, Watcher
+from disentune.runs.ledger import Run, Status
+from disentune.runs.planner import Planner
+from disentune.spec.settings import Objective
+from disentune.spec.sweepfile import read_sweep
 from simulator import sweep_file
 
 

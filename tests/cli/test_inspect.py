@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from disentune.distances import look, opened
-from disentune.inspection import world_asked
-from disentune.ledger import Run
+from disentune.learn.image_distances import look, opened
+from disentune.results.inspection import world_asked
+from disentune.runs.ledger import Run
 from simulator import simulate, sweep_file
 
 SMALL = ["--set", "image_size=12", "--set", "square_size=3", "--lines", "4"]

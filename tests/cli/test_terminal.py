@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from disentune import terminal
+from disentune.cli import terminal
 
 
 def broken_pipe():

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from disentune.cli import app
-from disentune.clusterfile import check, rules
+from disentune.cli.app import app
+from disentune.cluster.check import check, rules
 from disentune.errors import ConfigError
 
 ROOT = Path(__file__).parent.parent
@@ -200,8 +200,8 @@ ONE_EACH = [
     (KUBERAY, "          nodeSelector: {}\n", "", "warning", None, "add a type on demand"),
     (AWS, "min_workers: 0\n    max_workers: *spot", "min_workers: 2\n    max_workers: *spot",
      "warning", "  gpu_spot:", "2 GPU machine(s) stay on"),
-    (AWS, "python -m disentune.preemption", "sleep 1",
-     "warning", "ray start --address", "no worker listens for the notice"),
+    (AWS, "python -m disentune.cluster.preemption", "sleep 1",
+     "warning", "ray start --address", "no worker listens for the pre-emption notice"),
     (AWS, "idle_timeout_minutes: 10\n", "", "warning", None, "no idle_timeout_minutes"),
     (AWS, "idle_timeout_minutes: 10", "idle_timeout_minutes: 600", "warning", "idle_timeout", "paid for 600 minutes"),
     (AWS, "RAY_health_check_", "RAY_other_", "warning", START, "a silent node"),
@@ -228,7 +228,7 @@ ONE_EACH = [
      "error", "spec:\n  submissionMode", "needs clusterSelector or"),
     (KUBERAY, "  submissionMode", "  shutdownAfterJobFinishes: true\n  submissionMode",
      "error", "shutdownAfter", "has only selected"),
-    (KUBERAY, "disentune.supervisor -- run", "disentune.cli run",
+    (KUBERAY, "disentune.cluster.supervisor -- run", "disentune.cli run",
      "warning", "entrypoint:", "a crashed driver stays down"),
     (KUBERAY, "enableInTreeAutoscaling: true", "enableInTreeAutoscaling: false",
      "warning", None, "as many as `replicas`"),
@@ -525,7 +525,8 @@ def test_slurm_runs_the_driver_on_its_own_ray_and_ends_as_it_does(slurm, laptop,
     (laptop / "begun").rename("go")
     assert slurm.wait(60) == code
     told = "\n".join(calls())
-    assert "driver -m disentune.supervisor -- run sweeps/quickstart.yaml --set seeds=1 --address 10.0.0.1:20007" in told
+    command = "-m disentune.cluster.supervisor -- run sweeps/quickstart.yaml --set seeds=1 --address 10.0.0.1:20007"
+    assert f"driver {command}" in told
     assert "start --head --block --node-ip-address=10.0.0.1 --port=20007" in told
     assert "--dashboard-host=127.0.0.1" in told
     assert "requeue" not in told

@@ -11,7 +11,7 @@ from ray.autoscaler._private.resource_demand_scheduler import (
 )
 from ray.autoscaler.node_launch_exception import NodeLaunchException
 
-from disentune.fallback import score
+from disentune.cluster.fallback import score
 
 GPU = {"CPU": 8, "GPU": 1}
 TYPES = {
@@ -100,5 +100,5 @@ def test_rays_own_rule_asks_for_what_was_refused():
 
 
 def test_ray_finds_the_rule_by_the_name_that_our_files_give(monkeypatch):
-    monkeypatch.setenv(AUTOSCALER_UTILIZATION_SCORER_KEY, "disentune.fallback.score")
+    monkeypatch.setenv(AUTOSCALER_UTILIZATION_SCORER_KEY, "disentune.cluster.fallback.score")
     assert ResourceDemandScheduler(None, TYPES, 5, "head", 1.0).utilization_scorer is score

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from disentune import preemption
-from disentune.preemption import Aws, Azure, Gcp, Notice, Raylet
+from disentune.cluster import preemption
+from disentune.cluster.preemption import Aws, Azure, Gcp, Notice, Raylet
 
 
 class Metadata:
@@ -204,13 +204,13 @@ def test_where_there_is_no_cloud_it_says_so_and_ends(monkeypatch, capsys):
     monkeypatch.setattr(preemption, "POLL_S", 0)
     preemption.main()
     assert capsys.readouterr().out == (
-        "disentune.preemption: no cloud's metadata server answers here; nothing to watch\n"
+        "disentune.cluster.preemption: no cloud's metadata server answers here; nothing to watch\n"
     )
 
 
 def test_only_the_standard_library_is_loaded():
     heavy = "('torch', 'ray', 'numpy', 'pydantic')"
-    code = f"import sys, disentune.preemption; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, disentune.cluster.preemption; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -15,12 +15,13 @@ import numpy as np
 import psutil
 import pytest
 
-from disentune import documents, submission
+from disentune.cluster import submission
+from disentune.cluster.submission import Job, assert_plugins_sent, assert_storage, follow, packed, submit, url_of
 from disentune.environment import versions
 from disentune.errors import ConfigError
-from disentune.ledger import Run
-from disentune.space import read
-from disentune.submission import Job, assert_plugins_sent, assert_storage, follow, packed, submit, url_of
+from disentune.files import documents
+from disentune.runs.ledger import Run
+from disentune.spec.space import read
 from processes import patience_s, rows_on_disk, wait_until
 from ray_head import BIN, free_ports, ray_head
 from simulator import simulate, sweep_file, table

@@ -7,9 +7,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from disentune import cli, supervisor
+from disentune.cli import app
+from disentune.cluster import supervisor
+from disentune.cluster.supervisor import MOST_CRASHES, Supervisor, mismatch, rows_of
 from disentune.environment import versions
-from disentune.supervisor import MOST_CRASHES, Supervisor, mismatch, rows_of
 from processes import kill, wait_until
 from simulator import sweep_file
 
@@ -147,7 +148,7 @@ def test_rows_that_cannot_be_counted_are_no_progress_and_no_end(quick):
 
 def started(ending: str) -> subprocess.Popen:
     code = f"sys.exit(Supervisor([], lambda: 0, {driver(ending)!r}).run())"
-    code = f"import sys; from disentune.supervisor import Supervisor; {code}"
+    code = f"import sys; from disentune.cluster.supervisor import Supervisor; {code}"
     return subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
 
 
@@ -261,8 +262,8 @@ def test_a_command_that_breaks_shows_where_and_ends_with_the_code_of_a_crash(dis
     def breaks(*arguments):
         raise RuntimeError("an unforeseen thing")
 
-    monkeypatch.setattr("disentune.space.read", breaks)
+    monkeypatch.setattr("disentune.spec.space.read", breaks)
     code, _, complaint = disentune("plan", str(sweep_file(tmp_path)))
-    assert code == cli.CRASHED == supervisor.CRASHED
+    assert code == app.CRASHED == supervisor.CRASHED
     assert "Traceback" in complaint
     assert "an unforeseen thing" in complaint

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from disentune import submission, verify
+from disentune.cluster import submission, verify
+from disentune.cluster.verify import Node, Question, Verdict, answer, notes_of, problems_of
 from disentune.environment import versions
 from disentune.errors import ConfigError
-from disentune.verify import Node, Question, Verdict, answer, notes_of, problems_of
 from processes import patience_s
 from ray_head import BIN, free_ports, ray_head, ray_node
 from simulator import sweep_file
@@ -185,7 +185,7 @@ class FakeRay:
     def get(self, reference):
         function, question, node_id = reference
         if node_id in self.broken:
-            raise RuntimeError("a long story\nModuleNotFoundError: No module named 'disentune.verify'\n")
+            raise RuntimeError("a long story\nModuleNotFoundError: No module named 'disentune.cluster.verify'\n")
         return function(question, node_id) | ({"time": 1.0} if self.late_s else {})
 
     def cancel(self, reference, force):
@@ -212,7 +212,7 @@ def test_a_node_that_is_silent_or_broken_does_not_hide_the_others(monkeypatch, t
     assert troubles == {
         "head": "",
         "worker": "has not answered for 0.5 s",
-        "other": "cannot answer: ModuleNotFoundError: No module named 'disentune.verify'",
+        "other": "cannot answer: ModuleNotFoundError: No module named 'disentune.cluster.verify'",
     }
     assert len(verdict.problems) == 2
     assert ray.cancelled == [W]

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 import photo_files
 from disentune.data import cars3d
 from disentune.data.cars3d import DATASET, Params
-from disentune.data.preparing import prepare
+from disentune.data.prepared.preparing import prepare
 from disentune.errors import DataError
 
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "lanczos": Image.Resampling.LANCZOS}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from disentune.data import dsprites
-from disentune.data.preparing import prepare
+from disentune.data.prepared.preparing import prepare
 from disentune.errors import DataError
 from disentune.plugin import Statistics
 from sprite_files import DSPRITES, Trap, dsprites_arrays, sprites, write_dsprites_hdf5, write_dsprites_npz

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from disentune.data import DATASETS, load
 from disentune.data.factors import FactorGrid
 from disentune.errors import DataError
+from disentune.learn.training import Training
 from disentune.parameters import chosen
-from disentune.training import Training
 from photo_files import FILES as PHOTOS
 from sprite_files import FILES as SPRITES
 

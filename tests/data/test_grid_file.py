@@ -11,12 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from disentune import documents
 from disentune.data import grid_file
 from disentune.data.grid_file import DATASET, Params
-from disentune.data.preparing import prepare
-from disentune.data.store import about_of
+from disentune.data.prepared.preparing import prepare
+from disentune.data.prepared.store import about_of
 from disentune.errors import DataError
+from disentune.files import documents
 
 RNG = np.random.default_rng(0)
 COLOUR = RNG.integers(256, size=(12, 5, 7, 3), dtype=np.uint8)

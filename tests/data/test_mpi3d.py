@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from disentune.data import mpi3d, mpi3d_real, mpi3d_realistic, mpi3d_toy
-from disentune.data.preparing import prepare
+from disentune.data.prepared.preparing import prepare
 from disentune.errors import DataError
 from disentune.plugin import Statistics
 from sprite_files import MPI3D, coloured

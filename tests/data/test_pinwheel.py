@@ -6,7 +6,7 @@ import torch
 from pydantic import ValidationError
 
 from disentune.data.pinwheel import DATASET, Params
-from disentune.training import Training
+from disentune.learn.training import Training
 
 PINNED = [[0.8300852, -0.8490722], [0.5631844, -0.5325817], [1.0837719, 0.8393306]]
 """Points 0, 1 and 399 of draw 0."""

@@ -8,7 +8,7 @@ from PIL import Image
 
 from disentune.data import dsprites, scream_dsprites
 from disentune.data.noise import fractions, noise_keys
-from disentune.data.preparing import prepare
+from disentune.data.prepared.preparing import prepare
 from disentune.errors import DataError
 from sprite_files import picture, shrunk_scream, sprites
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from disentune.data import shapes3d
-from disentune.data.preparing import prepare
+from disentune.data.prepared.preparing import prepare
 from disentune.errors import DataError
 from disentune.plugin import Statistics
 from sprite_files import SHAPES3D, coloured, labels, write_shapes3d

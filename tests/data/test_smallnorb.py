@@ -11,7 +11,7 @@ from pydantic import ValidationError
 import photo_files
 from disentune.data import smallnorb
 from disentune.data.factors import FactorGrid
-from disentune.data.preparing import prepare
+from disentune.data.prepared.preparing import prepare
 from disentune.data.smallnorb import DATASET, Params
 from disentune.errors import DataError
 from photo_files import STEMS

@@ -11,7 +11,7 @@ import pytest
 import ray
 from ray._private.node import Node
 
-from disentune import local_ray
+from disentune.driver import local_ray
 
 DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"
 PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {DEAF!r}]); import time; time.sleep(60)"

@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from disentune import placement
-from disentune.config import TrialConfig
+from disentune.driver import placement
+from disentune.driver.placement import Alone, Homes, Node, Waiting, autoscaling_file, kinds, misfit
 from disentune.errors import ConfigError, Unavailable
-from disentune.ledger import Run
-from disentune.placement import Alone, Homes, Node, Waiting, autoscaling_file, kinds, misfit
-from disentune.settings import Resources
+from disentune.runs.ledger import Run
+from disentune.spec.config import TrialConfig
+from disentune.spec.settings import Resources
 
 HEAD = Node("head", "head", {"CPU": 0, placement.HEAD: 1})
 CPU = Node("cpu", "one", {"CPU": 8})

@@ -23,13 +23,13 @@ from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import Trial
 from ray.tune.search import Searcher
 
-from disentune import search as search_module
+from disentune.driver import search as search_module
+from disentune.driver.search import Causes, Ended, Ends, LedgerSearch, cause_of, keep_tune_going, named_node, words
 from disentune.errors import ConfigError
-from disentune.ledger import Run
-from disentune.planner import Planner
-from disentune.search import Causes, Ended, Ends, LedgerSearch, cause_of, keep_tune_going, named_node, words
-from disentune.segment import Preempted, Report, Segment, Superseded, Unclean, work
-from disentune.sweepfile import read_sweep
+from disentune.runs.ledger import Run
+from disentune.runs.planner import Planner
+from disentune.runs.segment import Preempted, Report, Segment, Superseded, Unclean, work
+from disentune.spec.sweepfile import read_sweep
 from simulator import sweep_file
 
 

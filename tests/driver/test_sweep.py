@@ -11,11 +11,11 @@ import pytest
 import ray
 from ray.tune.execution import class_cache
 
-from disentune import local_ray, sweep
+from disentune.driver import local_ray, sweep
 from disentune.errors import ConfigError, Unavailable
-from disentune.ledger import Run
-from disentune.storage import owner
-from disentune.sweepfile import read_sweep
+from disentune.files.storage import owner
+from disentune.runs.ledger import Run
+from disentune.spec.sweepfile import read_sweep
 from simulator import sweep_file
 
 

@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 from ray import tune
 
-from disentune import cuda, trainable
-from disentune.ledger import Run
-from disentune.planner import Planner
-from disentune.preemption import notice_path
-from disentune.search import Causes, Ends, LedgerSearch
-from disentune.segment import Report, Unclean
-from disentune.sweepfile import read_sweep
-from disentune.trainable import SegmentTrainable
+from disentune.cluster.preemption import notice_path
+from disentune.driver import trainable
+from disentune.driver.search import Causes, Ends, LedgerSearch
+from disentune.driver.trainable import SegmentTrainable
+from disentune.learn import cuda
+from disentune.runs.ledger import Run
+from disentune.runs.planner import Planner
+from disentune.runs.segment import Report, Unclean
+from disentune.spec.sweepfile import read_sweep
 from simulator import simulate, table
 
 pytestmark = pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")  # Ray's own
@@ -103,7 +104,7 @@ import ray
 import torch
 from disentune import cuda
 from disentune.frameworks import FRAMEWORKS
-from disentune.preemption import notice_path
+from disentune.cluster.preemption import notice_path
 
 HERE = pathlib.Path(__file__).parent
 deadline = time.monotonic() + 300

@@ -12,10 +12,10 @@ import psutil
 from optuna.trial import FrozenTrial, TrialState
 
 from disentune.errors import DONE, INTERRUPTED, SOME_FAILED, UNAVAILABLE, WRONG_INPUT
-from disentune.ledger import Checkpoints, Run
-from disentune.results import read, write_parquet
-from disentune.storage import place
-from disentune.suggest import journal
+from disentune.files.storage import place
+from disentune.results.tables import read, write_parquet
+from disentune.runs.ledger import Checkpoints, Run
+from disentune.runs.suggest import journal
 from faults.harness import (
     CHECKPOINT_STEPS,
     HERE,

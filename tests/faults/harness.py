@@ -22,9 +22,9 @@ from unittest import mock
 import numpy as np
 import psutil
 
-from disentune.ledger import Run
-from disentune.results import read, write_parquet
-from disentune.storage import read_bytes, read_if_there
+from disentune.files.storage import read_bytes, read_if_there
+from disentune.results.tables import read, write_parquet
+from disentune.runs.ledger import Run
 from processes import Commands, commands_in, family, patience_s, rows_on_disk, wait_until
 from simulator import Death, simulate, sweep_file, table
 

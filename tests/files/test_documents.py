@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disentune import documents
 from disentune.errors import ConfigError
+from disentune.files import documents
 
 
 def value_of(text):

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from disentune import lease, storage
 from disentune.errors import ConfigError
-from disentune.storage import place
+from disentune.files import lease, storage
+from disentune.files.storage import place
 
 
 @pytest.fixture

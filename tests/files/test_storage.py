@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from disentune import storage
 from disentune.errors import ConfigError, Unavailable
-from disentune.storage import RemotePath, Stat, assert_reachable, assert_writable, place, retried, viewed
+from disentune.files import storage
+from disentune.files.storage import RemotePath, Stat, assert_reachable, assert_writable, place, retried, viewed
 
 
 @pytest.fixture

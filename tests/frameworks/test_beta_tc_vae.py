@@ -18,7 +18,7 @@ from disentune.frameworks.beta_tc_vae import (
     mws_log_weights,
     total_correlation,
 )
-from disentune.gaussian import sample
+from disentune.maths.gaussian import sample
 from disentune.plugin import Posterior, Setting
 
 

@@ -10,14 +10,14 @@ import torch
 from torch import nn
 from torch.distributions import Independent, Normal, StudentT, kl_divergence
 
-from disentune.config import Invalid, TrialConfig
 from disentune.frameworks import beta_vae
 from disentune.frameworks.decomposition_vae import FRAMEWORK, Params, loss
 from disentune.frameworks.divergences import mmd_imq
 from disentune.frameworks.priors import AnisotropicLaw
-from disentune.gaussian import sample
+from disentune.learn.training import Training
+from disentune.maths.gaussian import sample
 from disentune.plugin import Posterior
-from disentune.training import Training
+from disentune.spec.config import Invalid, TrialConfig
 
 PRIORS = {
     "isotropic": {"name": "isotropic", "scale": 2},

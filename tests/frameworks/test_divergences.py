@@ -9,7 +9,7 @@ from torch.distributions import Normal, kl_divergence
 
 from disentune.frameworks.divergences import inclusive_kl, mmd_imq
 from disentune.frameworks.priors import Isotropic
-from disentune.gaussian import sample
+from disentune.maths.gaussian import sample
 from disentune.plugin import Posterior
 
 

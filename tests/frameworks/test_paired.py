@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from disentune.config import Invalid
 from disentune.frameworks import ada_gvae, ada_ml_vae, pcl, slow_vae
 from disentune.frameworks.paired import both_images, halves
-from disentune.pairs import FixedK, Laplace, Original
+from disentune.maths.pairs import FixedK, Laplace, Original
+from disentune.spec.config import Invalid
 
 MODULES = {"ada_gvae": ada_gvae, "ada_ml_vae": ada_ml_vae, "pcl": pcl, "slow_vae": slow_vae}
 

@@ -21,7 +21,7 @@ from disentune.frameworks.priors import (
     principal_variances,
     sampled_kl,
 )
-from disentune.gaussian import sample
+from disentune.maths.gaussian import sample
 from disentune.plugin import Posterior, Setting
 
 CENTRES = torch.tensor([[0.0, -1.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
-from disentune import cli, cli_inspect
+from disentune.cli import app, inspect
 from disentune.errors import ConfigError, DataError
 
 DOERS = [
-    "disentune.sweep.launch", "disentune.cli._trained", "disentune.report.page.write", "disentune.submission.connected",
-    "disentune.verify.verify", "disentune.tracking.Tracker",
+    "disentune.driver.sweep.launch", "disentune.cli.app._trained", "disentune.report.page.write",
+    "disentune.cluster.submission.connected", "disentune.cluster.verify.verify", "disentune.tracking.sending.Tracker",
 ]  # fmt: skip
 REACHED = "would be done now"
 """What a command says that has checked all it was given."""
@@ -46,7 +46,7 @@ def called(*arguments: str) -> Called:
 
 def _exit_code(err: io.TextIOWrapper) -> Any:
     try:
-        cli.main()
+        app.main()
     except SystemExit as end:
         return end.code or 0
     except BaseException:
@@ -77,13 +77,13 @@ def sheltered(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in DOERS:
         monkeypatch.setattr(name, reached)
-    monkeypatch.setattr("disentune.data.preparing.download", no_download)
-    monkeypatch.setattr(cli_inspect, "_draw", lambda folder, *drawn: cli_inspect._saved(folder, {}))
+    monkeypatch.setattr("disentune.data.prepared.preparing.download", no_download)
+    monkeypatch.setattr(inspect, "_draw", lambda folder, *drawn: inspect._saved(folder, {}))
     for name in ("WANDB_API_KEY", "DISENTUNE_STORAGE", "RAY_API_SERVER_ADDRESS", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     for name in ("NETRC", "WANDB_CONFIG_DIR", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, "/nonexistent")
-    monkeypatch.setattr(cli.signal, "signal", lambda *arguments: None)
+    monkeypatch.setattr(app.signal, "signal", lambda *arguments: None)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
@@ -100,7 +100,7 @@ class Option(NamedTuple):
 
 def options() -> list[Option]:
     """Every option and argument of every command, so that a new one is met without a word here."""
-    return list(_options(typer.main.get_command(cli.app), ()))
+    return list(_options(typer.main.get_command(app.app), ()))
 
 
 def _options(command: Any, name: tuple[str, ...]) -> Iterator[Option]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from disentune.training import Training
+from disentune.learn.training import Training
 
 
 @pytest.fixture(autouse=True)

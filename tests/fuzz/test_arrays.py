@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from disentune.arrays import read_arrays
 from disentune.errors import ConfigError, DataError
+from disentune.results.arrays import read_arrays
 from fuzz.commands import called, complaint
 from fuzz.containers import damaged_npz
 from fuzz.trying import inputs, wrongs

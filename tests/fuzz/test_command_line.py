@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disentune.ledger import Run
+from disentune.runs.ledger import Run
 from fuzz.commands import REACHED, Option, called, complaint, options, sheltered
 from fuzz.trying import scaled
 from simulator import simulate, sweep_file
@@ -38,7 +38,7 @@ VALUES = [
     "\u202e", "\udcff", "[/]", "[red]", "a\nb", "\x1b[31m", "{", "[", "a=b", "=", "a=", "=b", "seeds=1", "seeds=x",
     "training.steps=.nan", "arms=5", "arms.x.y=1", "training.steps={grid: [1, 2]}", "name=..", "data.root=/a",
     'data.root="/a\\0b"', "seeds=" + "[" * 200, "mig.bins=1e400", "spacing=nan", "dataset.path=1", "a:b", "nowhere:X",
-    "os:system", "disentune.cli:app", ":", "s3:", "s3://", "s3://a b", "s3://ab/../c", "s3://u:p@ab/x?y", "ftp://x/y",
+    "os:system", "disentune.cli.app:app", ":", "s3:", "s3://", "s3://a b", "s3://ab/../c", "s3://u:p@ab/x?y", "ftp://x/y",
     "http://", "http://[::1", "~nobody/x", "%s", "{0}", "$HOME", "$(id)", "*", "0", "1", "-1", "1.5", "nan", "inf",
     "1e400", "9" * 30, "9" * 5000, "null", "true", "[]", "seed == 1", "seed ==", "a" + ".a" * 450, "mig", "mig,,dci",
     ",", "udr", "max", "fast", "frameworks", "dsprites", "dataset.spacing", "sweep.yaml", "tiny", "tiny/main",

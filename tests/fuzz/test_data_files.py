@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 import photo_files
-from disentune.data import cars3d, formats, grid_file, scream_dsprites, smallnorb
+from disentune.data import cars3d, grid_file, scream_dsprites, smallnorb
+from disentune.data.prepared import formats
 from disentune.errors import DataError
 from fuzz.containers import damaged_npz, packed, tarred
 from fuzz.mutations import mutated_bytes

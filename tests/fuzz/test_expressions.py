@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disentune import space
 from disentune.errors import ConfigError
-from disentune.selection import select
+from disentune.spec import space
+from disentune.spec.selection import select
 from fuzz.mutations import TEXTS, mutated_text, odd_value, spelled
 from fuzz.trying import inputs, wrongs
 

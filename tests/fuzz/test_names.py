@@ -10,17 +10,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conftest import RunMaker
-from disentune import cli, documents, tracking
-from disentune.connection import Connection
+from disentune.cli import app
 from disentune.data import DATASETS, grid_file
-from disentune.data.download import download
+from disentune.data.prepared.download import download
 from disentune.errors import ConfigError, DataError
-from disentune.ledger import find_run
+from disentune.files import documents
+from disentune.files.storage import RemotePath, place
 from disentune.parameters import validated
 from disentune.plugin import File
-from disentune.settings import Wandb
-from disentune.storage import RemotePath, place
-from disentune.sweepfile import parse_sweep
+from disentune.runs.ledger import find_run
+from disentune.spec.settings import Wandb
+from disentune.spec.sweepfile import parse_sweep
+from disentune.tracking import sending
+from disentune.tracking.connection import Connection
 from fuzz.commands import called, complaint
 
 NASTY = [
@@ -55,7 +57,7 @@ def tree_of(folder: Path) -> set[str]:
 @example("main")
 def test_a_run_is_a_folder_of_its_sweep_or_refused(name: str) -> None:
     try:
-        run = cli._run_folder("/storage", "sweep", name)
+        run = app._run_folder("/storage", "sweep", name)
     except ConfigError:
         return
     assert run.path.parent == Path("/storage/sweep")
@@ -202,4 +204,4 @@ def test_a_group_of_wandb_is_no_part_of_a_path(make_run: Callable[[], RunMaker],
     maker = make_run()
     trial = maker.run.trial(maker.trial([]))
     told = Connection(False, "https://x", "p", None, group, (), False)
-    assert tracking._identity(trial, told, maker.run.sweep(), maker.run)["dir"] == str(trial.path)
+    assert sending._identity(trial, told, maker.run.sweep(), maker.run)["dir"] == str(trial.path)

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from conftest import RunMaker
-from disentune import documents, results
+from disentune.driver.sweep import Ending
 from disentune.environment import differences, environment
 from disentune.errors import ConfigError
-from disentune.ledger import Run
-from disentune.suggest import rehearsal
-from disentune.sweep import Ending
+from disentune.files import documents
+from disentune.results import tables
+from disentune.runs.ledger import Run
+from disentune.runs.suggest import rehearsal
 from fuzz.commands import called, complaint, sheltered
 from fuzz.mutations import mutated_bytes, mutated_text, mutated_tree, spelled
 from fuzz.trying import inputs, wrongs
@@ -112,10 +113,10 @@ def damage(content: bytes, name: str) -> Callable[[Random], bytes]:
 def readings(run: Run, name: str) -> list[Callable[[], Any]]:
     trial = run.trials()[0]
     return {
-        "config.json": [trial.config, trial.tree, trial.arms, lambda: tables(run)],
-        "status.json": [trial.status, lambda: tables(run)],
-        "rows.jsonl": [trial.rows, lambda: tables(run)],
-        "end.json": [trial.end, lambda: tables(run)],
+        "config.json": [trial.config, trial.tree, trial.arms, lambda: read_tables(run)],
+        "status.json": [trial.status, lambda: read_tables(run)],
+        "rows.jsonl": [trial.rows, lambda: read_tables(run)],
+        "end.json": [trial.end, lambda: read_tables(run)],
         "sweep.yaml": [run.sweep],
         "population.json": [run.generations],
         "environment.json": [run.environment],
@@ -124,10 +125,10 @@ def readings(run: Run, name: str) -> list[Callable[[], Any]]:
     }[name]
 
 
-def tables(run: Run) -> None:
-    loaded = results.read(run)
+def read_tables(run: Run) -> None:
+    loaded = tables.read(run)
     assert len(loaded.rows) >= len(loaded.trials) - 1
-    json.dumps(results.as_json(loaded), allow_nan=False).encode()
+    json.dumps(tables.as_json(loaded), allow_nan=False).encode()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -159,7 +160,7 @@ def test_a_flipped_bit_is_named_and_never_another_table(run: Run, name: str) -> 
         return sound[:at] + bytes([sound[at] ^ (1 << rng.randrange(8))]) + sound[at + 1 :]
 
     def told() -> Any:
-        return results.as_json(results.read(run)), [trial.arms() for trial in run.trials()], run.generations()
+        return tables.as_json(tables.read(run)), [trial.arms() for trial in run.trials()], run.generations()
 
     expected = told()
 
@@ -251,7 +252,7 @@ def test_a_metric_whose_name_looks_like_markup_is_shown_as_it_is(run: Run) -> No
 
 def test_a_number_that_no_table_holds_is_shown_as_text(run: Run) -> None:
     folder = forged(run.trials()[0], lambda tree: tree["training"].update(log_every=10**30))
-    table = results.read(run).trials.set_index("trial_id")
+    table = tables.read(run).trials.set_index("trial_id")
     assert table["training.log_every"][folder.id] == str(10**30)
 
 
@@ -316,7 +317,7 @@ def test_a_file_of_arrays_that_is_a_pipe_is_refused(run: Run) -> None:
 
 
 def test_a_folder_whose_name_is_not_text_is_read_and_resumed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("disentune.sweep.launch", lambda *arguments, **named: Ending("", 0))
+    monkeypatch.setattr("disentune.driver.sweep.launch", lambda *arguments, **named: Ending("", 0))
     strange = os.fsdecode(b"runs/demo/a\xffb")
     os.rename("runs/demo/main", strange)
     for command in (["status"], ["results"], ["results", "--csv"], ["results", "--parquet"], ["resume"]):
@@ -348,8 +349,8 @@ def test_many_metrics_are_listed_by_one_pass_over_the_columns(run: Run, monkeypa
     metrics = {f"m{number}": float(number) for number in range(300)}
     for trial in run.trials():
         trial.rows_path.write_text(json.dumps({"step": 1500, "metrics": {"mig": 0.5, **metrics}}) + "\n")
-    looks, config_keys = [], results.config_keys
-    monkeypatch.setattr(results, "config_keys", lambda frame: (looks.append(1), config_keys(frame))[1])
+    looks, config_keys = [], tables.config_keys
+    monkeypatch.setattr(tables, "config_keys", lambda frame: (looks.append(1), config_keys(frame))[1])
     made = called("results", "demo")
     assert made.code == 0
     assert "m299" in made.out

@@ -16,14 +16,14 @@ import pytest
 import torch
 
 from conftest import trial_config
-from disentune import pictures
-from disentune.data import store
-from disentune.data.preparing import prepare
-from disentune.data.store import VARIABLE, about_of, folder_of, mapped, prepared_sources, verify
+from disentune.data.prepared import store
+from disentune.data.prepared.preparing import prepare
+from disentune.data.prepared.store import VARIABLE, about_of, folder_of, mapped, prepared_sources, verify
 from disentune.errors import DataError, TrialError
-from disentune.ledger import MAGIC, Checkpoints
-from disentune.pictures import COLUMNS, FRAMES, Pictures
-from disentune.training import Training
+from disentune.learn import pictures
+from disentune.learn.pictures import COLUMNS, FRAMES, Pictures
+from disentune.learn.training import Training
+from disentune.runs.ledger import MAGIC, Checkpoints
 from fuzz.containers import damaged_npz, zipped
 from fuzz.mutations import mutated_bytes, mutated_tree, odd_value
 from fuzz.trying import inputs, wrongs

@@ -8,11 +8,12 @@ from random import Random
 
 import pytest
 
-from disentune import documents, space
-from disentune.config import TrialConfig
 from disentune.errors import ConfigError
-from disentune.plan import cost, plan_afresh
-from disentune.sweepfile import SweepFile
+from disentune.files import documents
+from disentune.runs.preview import cost, plan_afresh
+from disentune.spec import space
+from disentune.spec.config import TrialConfig
+from disentune.spec.sweepfile import SweepFile
 from fuzz.commands import called, complaint, sheltered
 from fuzz.mutations import BOMB, mutated_text, mutated_tree, spelled
 from fuzz.trying import LONGEST_S, Input, inputs, wrongs

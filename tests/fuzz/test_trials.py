@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from conftest import trial_config
-from disentune import space
-from disentune.config import Invalid, TrialConfig
 from disentune.data import DATASETS
 from disentune.metrics import METRICS
 from disentune.parameters import worded
+from disentune.spec import space
+from disentune.spec.config import Invalid, TrialConfig
 from framework_examples import EXAMPLES
 from fuzz.mutations import mutated_tree
 from fuzz.trying import inputs, wrongs

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import RunMaker
 from disentune.report import page
-from disentune.results import read
+from disentune.results.tables import read
 from run_examples import forged, quick_trial, study
 
 CHROMIUM = shutil.which("chromium")

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 import yaml
 
-from disentune.ledger import Run, Status
-from disentune.results import read, write_parquet
+from disentune.results.tables import read, write_parquet
+from disentune.runs.ledger import Run, Status
 from hosts import HEAD, LAPTOP, ONE, SERVERS, TWO, WORKERS, Hosts, missing
 from processes import patience_s, wait_until
 from simulator import simulate, sweep_file, table

@@ -29,8 +29,8 @@ data: {{root: {root}}}
 LAUNCH = """
 from pathlib import Path
 from disentune import space
-from disentune.ledger import Run
-from disentune.sweep import launch
+from disentune.runs.ledger import Run
+from disentune.driver.sweep import launch
 if __name__ == "__main__":
     launch(Run(Path("runs/own/main").absolute()), space.read(Path("own.yaml")), lambda point: True, lambda *news: None)
 """

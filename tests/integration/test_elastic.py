@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disentune.ledger import Run
+from disentune.runs.ledger import Run
 from processes import patience_s
 from simulator import simulate, sweep_file, table
 

@@ -6,12 +6,12 @@ import signal
 import numpy as np
 import pytest
 
-from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, id_of
 from disentune.errors import ConfigError
-from disentune.ledger import Run
-from disentune.results import read, write_parquet
-from disentune.storage import place, read_bytes
-from disentune.watch import Watcher
+from disentune.files.storage import place, read_bytes
+from disentune.results.tables import read, write_parquet
+from disentune.results.watch import Watcher
+from disentune.runs.ledger import Run
+from disentune.spec.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, id_of
 from processes import patience_s, wait_until
 from simulator import disturbed, simulate, sweep_file, table
 
@@ -89,7 +89,7 @@ def assert_few(requests, files):
 
 
 def test_a_second_look_reads_only_what_changed(runs, object_store, monkeypatch):
-    from disentune import watch
+    from disentune.results import watch
 
     monkeypatch.setattr(watch, "COARSE_S", 0.0)
     _, remote = runs

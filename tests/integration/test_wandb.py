@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from disentune.ledger import Run
-from disentune.results import read, write_parquet
+from disentune.results.tables import read, write_parquet
+from disentune.runs.ledger import Run
 from processes import family, kill, rows_on_disk, wait_until
 from simulator import simulate, sweep_file, table
 from wandb_server import KEY, WandbServer

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from disentune import cuda
+from disentune.learn import cuda
 
 
 class FakeCuda:

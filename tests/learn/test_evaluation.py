@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from disentune import evaluation
-from disentune.config import Scored
 from disentune.data.factors import FactorGrid
 from disentune.data.noise import noise_keys, octets
 from disentune.errors import DataError
-from disentune.evaluation import encoded, evaluated, line_indices, sample_indices, table_from, table_indices
+from disentune.learn import evaluation
+from disentune.learn.evaluation import encoded, evaluated, line_indices, sample_indices, table_from, table_indices
+from disentune.learn.training import Training
+from disentune.learn.transforms import Pixels, inputs
 from disentune.metrics import score
 from disentune.plugin import Posterior
-from disentune.training import Training
-from disentune.transforms import Pixels, inputs
+from disentune.spec.config import Scored
 
 SMALL = {
     "dataset__image_size": 16,

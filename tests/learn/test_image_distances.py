@@ -8,9 +8,10 @@ import pytest
 import torch
 from scipy import stats
 
-from disentune import distances, inspection
 from disentune.data.factors import FactorGrid
-from disentune.distances import (
+from disentune.learn import image_distances
+from disentune.learn.evaluation import Trained
+from disentune.learn.image_distances import (
     Along,
     Look,
     agreement,
@@ -22,9 +23,9 @@ from disentune.distances import (
     perceived,
     steps_apart,
 )
-from disentune.evaluation import Trained
+from disentune.maths.randomness import stream
 from disentune.models import MODELS
-from disentune.randomness import stream
+from disentune.results import inspection
 
 SPACINGS = range(1, 9)
 PIXELS = 64 * 64 * 3
@@ -198,8 +199,8 @@ def test_perceived_matrices_are_the_training_loss_pair_by_pair(recon):
 
 def test_how_much_is_held_at_a_time_changes_nothing(monkeypatch):
     before = look(squares(3, "overlap"), count=5)
-    monkeypatch.setattr(distances, "AT_A_TIME", 8 * PIXELS)
-    monkeypatch.setattr(distances, "COMPARED", 7 * PIXELS)
+    monkeypatch.setattr(image_distances, "AT_A_TIME", 8 * PIXELS)
+    monkeypatch.setattr(image_distances, "COMPARED", 7 * PIXELS)
     after = look(squares(3, "overlap"), count=5)
     np.testing.assert_allclose(after.factors["x_G"].matrix, before.factors["x_G"].matrix, rtol=1e-12)
 
@@ -222,7 +223,7 @@ def test_agreement_is_scipys_and_numpys():
 def test_lines_go_through_every_value_and_nothing_else_changes():
     grid = FactorGrid(("a", "b", "c"), (3, 4, 5))
     for factor, size in enumerate(grid.sizes):
-        found = distances.lines(grid, factor, 6, np.random.default_rng(1))
+        found = image_distances.lines(grid, factor, 6, np.random.default_rng(1))
         points = grid.factors(found.ravel()).reshape(6, size, 3)
         assert (points[:, :, factor] == np.arange(size)).all()
         others = np.delete(points, factor, axis=2)
@@ -232,7 +233,7 @@ def test_lines_go_through_every_value_and_nothing_else_changes():
 def test_exactly_every_line_is_seen_once():
     grid = FactorGrid(("a", "b", "c"), (3, 4, 5))
     for factor in range(3):
-        found = distances.lines(grid, factor, None, np.random.default_rng(0))
+        found = image_distances.lines(grid, factor, None, np.random.default_rng(0))
         assert sorted(found.ravel()) == list(range(60))
         assert found.tolist() == grid.around(found[:, 0], factor).tolist()
 
@@ -301,7 +302,7 @@ def test_order_pools_all_lines_and_line_order_is_the_mean_over_single_lines():
 def test_lines_that_are_each_in_proportion_lose_order_when_their_scales_differ():
     """A square of 24 colours: each line is in proportion, but a dark square moves a short way and a bright one far."""
     seen = world("image_size=32", "square_size=15", "scales=1", "spacing=1", "grid_size=8", dataset="xy_object")
-    drawn = distances.lines(seen.grid, seen.grid.names.index("x"), 64, stream(0, "distances/x"))
+    drawn = image_distances.lines(seen.grid, seen.grid.names.index("x"), 64, stream(0, "distances/x"))
     found, along = perceived(seen, drawn), look(seen).factors["x"]
     assert [naive_order(line[None]) for line in found] == pytest.approx([1.0] * 64)
     assert along.line_order == pytest.approx(1.0)
@@ -326,7 +327,7 @@ def test_order_falls_with_the_spacing_as_the_closed_form_does(spacing):
     expected = (found - floor) / (1 - floor)
     assert expected == pytest.approx([1, 0.88, 0.70, 0.48, 0.42, 0.32, 0.17, 0][spacing - 1], abs=0.006)
     assert look(squares(spacing), count=1).order == pytest.approx(expected, abs=1e-9)
-    assert distances.quick_order(squares(spacing)) == pytest.approx(expected, abs=1e-9)
+    assert image_distances.quick_order(squares(spacing)) == pytest.approx(expected, abs=1e-9)
 
 
 def test_what_a_loss_charges_for_the_very_image_is_no_distance():
@@ -360,7 +361,7 @@ def test_the_first_level_of_a_model_is_the_perceived_distance():
     trained = trained_on("overlap")
     indices = trained.grid.around(np.array([3, 50]), 2)
     found = learnt(trained, indices)
-    seen = perceived(distances.World(trained.images, trained.recon), indices)
+    seen = perceived(image_distances.World(trained.images, trained.recon), indices)
     np.testing.assert_allclose(found[0], seen, rtol=1e-5)
 
 
@@ -368,7 +369,7 @@ def test_levels_are_those_of_encoder_and_decoder():
     trained = trained_on()
     (name, matrices, agreements), *others = levels(trained, count=4, seed=2)
     assert (name, len(others), list(agreements)) == ("x_R", 3, ["x", "z", "kl", "x_recon"])
-    indices = distances.lines(trained.grid, 0, 4, stream(2, "distances/x_R"))
+    indices = image_distances.lines(trained.grid, 0, 4, stream(2, "distances/x_R"))
     with torch.no_grad():
         means = trained.model.encode(trained.images(indices.ravel())).mean.double().reshape(4, -1, 3)
         shown = trained.model.decode(means.float().flatten(0, 1)).double().reshape(4, means.shape[1], -1)

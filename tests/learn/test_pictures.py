@@ -13,13 +13,13 @@ from scipy.special import expit
 from torch import nn
 
 from conftest import trial_config
-from disentune import distances, pictures
 from disentune.errors import DataError
-from disentune.evaluation import Trained
-from disentune.pictures import COLUMNS, Pictures, drawn, from_bytes, mosaic, sheets, to_bytes
+from disentune.learn import image_distances, pictures
+from disentune.learn.evaluation import Trained
+from disentune.learn.pictures import COLUMNS, Pictures, drawn, from_bytes, mosaic, sheets, to_bytes
+from disentune.learn.training import Training
+from disentune.learn.transforms import Pixels, inputs
 from disentune.plugin import AutoEncoder
-from disentune.training import Training
-from disentune.transforms import Pixels, inputs
 
 SMALL = {"dataset__image_size": 8, "dataset__square_size": 2, "dataset__grid_size": 3, "model__width": 8}
 
@@ -272,7 +272,7 @@ def test_matrices_are_means_over_whole_traversals_of_each_factor(recon, transfor
 def test_pairs_are_the_same_however_many_are_compared_at_a_time(monkeypatch):
     trained = trained_on(Grid((4, 6)))
     whole = drawn(trained)
-    monkeypatch.setattr(distances, "COMPARED", 5 * 16)
+    monkeypatch.setattr(image_distances, "COMPARED", 5 * 16)
     for factor, matrices in drawn(trained).distances.items():
         np.testing.assert_allclose(matrices, whole.distances[factor], rtol=1e-5, atol=1e-6)
 

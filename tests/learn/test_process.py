@@ -7,7 +7,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from disentune import process
+from disentune.learn import process
 
 
 @pytest.fixture(autouse=True)

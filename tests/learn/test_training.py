@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from disentune.config import Named, TrialConfig, row_steps
 from disentune.errors import TrialError
+from disentune.learn.training import Training
 from disentune.metrics import METRICS
 from disentune.plugin import Framework, Frozen, Helper, Losses
-from disentune.training import Training
+from disentune.spec.config import Named, TrialConfig, row_steps
 from framework_examples import CASES, EXAMPLES, FALLS
 
 MODES = {

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from disentune.learn.transforms import Pixels, disturbed, fits, inputs, moved
 from disentune.plugin import Statistics
-from disentune.transforms import Pixels, disturbed, fits, inputs, moved
 
 CPU = torch.device("cpu")
 IMAGES = np.array([[[[0, 255]], [[51, 102]]]], dtype=np.uint8)

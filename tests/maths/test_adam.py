@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from disentune.adam import Adam
+from disentune.maths.adam import Adam
 
 SHAPES, RATE, BETAS = [(3, 4), (5,), ()], 0.01, (0.8, 0.99)
 
@@ -92,8 +92,8 @@ def test_training_loads_neither_the_compiler_nor_symbolic_maths():
     """Together three seconds of every process that trains."""
     code = """
 import sys
-from disentune.config import TrialConfig
-from disentune.training import Training
+from disentune.spec.config import TrialConfig
+from disentune.learn.training import Training
 for framework in ({"name": "beta_vae", "beta": 1}, {"name": "factor_vae", "gamma": 1}):
     config = TrialConfig.parse({
         "dataset": {"name": "xysquares", "image_size": 12, "square_size": 2, "grid_size": 3},

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from disentune.gaussian import kl, kl_to_prior, log_density, nats_per_image, sample, symmetric_kl
+from disentune.maths.gaussian import kl, kl_to_prior, log_density, nats_per_image, sample, symmetric_kl
 from disentune.plugin import Posterior
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from disentune import initialise
-from disentune.initialise import initialised
+from disentune.maths import initialise
+from disentune.maths.initialise import initialised
 
 
 def network() -> nn.Sequential:

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 from scipy import stats
 
-from disentune.pairs import FixedK, Independent, Laplace, Original, Pairs, UniformK
+from disentune.maths.pairs import FixedK, Independent, Laplace, Original, Pairs, UniformK
 
 N = 100_000
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from disentune.schedules import Cyclic, Ramp
+from disentune.maths.ramps import Cyclic, Ramp
 
 
 def values(schedule, steps, total=100):

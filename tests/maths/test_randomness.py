@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from disentune.randomness import metric_rng, scrambled, stream, torch_seed
+from disentune.maths.randomness import metric_rng, scrambled, stream, torch_seed
 
 
 def test_values_are_the_same_on_every_machine_and_in_every_process():

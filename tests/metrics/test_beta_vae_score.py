@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 from disentune.errors import DataError
+from disentune.maths.randomness import metric_rng
 from disentune.metrics import score, scores
 from disentune.metrics.beta_vae_score import accuracies, points, rows_needed
 from disentune.metrics.groups import drawable, halves, pairs
 from disentune.metrics.table import table_of
-from disentune.randomness import metric_rng
 from line_examples import full_grid
 from metric_examples import factors_of, noisy
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from disentune.maths.randomness import metric_rng
 from disentune.metrics import METRICS, score, scores
 from disentune.metrics.dci import KEYS, completeness, disentanglement
 from disentune.metrics.table import table_of
 from disentune.metrics.trees import prepared
-from disentune.randomness import metric_rng
 
 EYE = np.eye(5)
 HALVED = 1 - np.log(2) / np.log(10)

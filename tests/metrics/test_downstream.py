@@ -6,11 +6,11 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.model_selection import KFold
 
 from disentune.errors import DataError
+from disentune.maths.randomness import metric_rng
 from disentune.metrics import METRICS, score, scores
 from disentune.metrics.downstream import KEYS, SIZES, _folds, _quiet, efficiency, regressed
 from disentune.metrics.table import table_of
 from disentune.metrics.trees import prepared
-from disentune.randomness import metric_rng
 
 DSPRITES = np.array([3, 6, 40, 32, 32])
 

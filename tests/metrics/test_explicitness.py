@@ -9,10 +9,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from disentune.errors import DataError
+from disentune.maths.randomness import metric_rng
 from disentune.metrics import score
 from disentune.metrics.explicitness import areas, fit, standardised
 from disentune.metrics.table import split
-from disentune.randomness import metric_rng
 from metric_examples import factors_of, noisy
 
 

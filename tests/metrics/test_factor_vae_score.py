@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disentune.errors import DataError
+from disentune.maths.randomness import metric_rng
 from disentune.metrics import score, scores
 from disentune.metrics.factor_vae_score import active, agreement, majority, rows_needed, votes
 from disentune.metrics.groups import drawable, groups, halves
 from disentune.metrics.table import rows_drawn, table_of
-from disentune.randomness import metric_rng
 from line_examples import full_grid
 from metric_examples import factors_of, noisy
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import pearsonr, spearmanr
 
+from disentune.maths.randomness import metric_rng
 from disentune.metrics import score
 from disentune.metrics.mcc import correlations, matched
 from disentune.metrics.table import rows_drawn
-from disentune.randomness import metric_rng
 from metric_examples import factors_of, noisy
 
 COEFFICIENT = {"spearman": spearmanr, "pearson": pearsonr}

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 
+from disentune.maths.randomness import metric_rng
 from disentune.metrics import score, scores
 from disentune.metrics.sap import accuracy, gap, squared_correlations
 from disentune.metrics.table import split, table_of
-from disentune.randomness import metric_rng
 from metric_examples import factors_of, noisy
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from disentune.errors import ConfigError
+from disentune.maths.randomness import metric_rng
 from disentune.metrics import METRICS, score
 from disentune.metrics.table import table_of
-from disentune.randomness import metric_rng
 
 FACTORS = np.random.default_rng(0).integers(0, 4, size=(600, 2))
 CODES = FACTORS + 0.7 * np.random.default_rng(1).normal(size=(600, 2))

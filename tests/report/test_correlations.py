@@ -3,12 +3,12 @@ import pytest
 from matplotlib.collections import QuadMesh
 from scipy.stats import spearmanr
 
-from disentune.figures import Correlations
 from disentune.report import canvas
 from disentune.report.correlations import KIND
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import read
-from disentune.settings import Objective
+from disentune.results.tables import read
+from disentune.spec.figures import Correlations
+from disentune.spec.settings import Objective
 from run_examples import quick_trial, study
 
 NAN = float("nan")

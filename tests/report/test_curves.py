@@ -2,12 +2,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from disentune.figures import Curves
 from disentune.report import canvas
 from disentune.report.curves import KIND
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import read
-from disentune.settings import Objective
+from disentune.results.tables import read
+from disentune.spec.figures import Curves
+from disentune.spec.settings import Objective
 from run_examples import STEPS, quick_trial, study
 
 

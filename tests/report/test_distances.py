@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from disentune.data import load
-from disentune.distances import look, opened
-from disentune.inspection import world_asked
+from disentune.learn.image_distances import look, opened
 from disentune.report import canvas
 from disentune.report import distances as figures
+from disentune.results.inspection import world_asked
 
 
 def small_look(*sets: str):

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from matplotlib.patches import PathPatch
 
-from disentune.figures import Grouped, Violins
 from disentune.report import canvas, violins
 from disentune.report.grouped import KIND
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import read
-from disentune.settings import Objective
+from disentune.results.tables import read
+from disentune.spec.figures import Grouped, Violins
+from disentune.spec.settings import Objective
 from run_examples import quick_trial, study
 
 MIG = Objective(metric="mig", mode="max")

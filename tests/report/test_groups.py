@@ -26,8 +26,8 @@ from disentune.report.groups import (
     widen,
 )
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import read
-from disentune.settings import Objective
+from disentune.results.tables import read
+from disentune.spec.settings import Objective
 from run_examples import quick_trial, study
 
 MIG = Objective(metric="mig", mode="max")

@@ -3,13 +3,13 @@ import pytest
 from matplotlib.collections import QuadMesh
 from matplotlib.patches import Rectangle
 
-from disentune.figures import HeatMap
 from disentune.report import canvas
 from disentune.report.heat_map import KIND
 from disentune.report.places import brief, lightness, places, swept, titles
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import read
-from disentune.settings import Objective
+from disentune.results.tables import read
+from disentune.spec.figures import HeatMap
+from disentune.spec.settings import Objective
 from run_examples import quick_trial, study
 
 

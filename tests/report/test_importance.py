@@ -7,12 +7,12 @@ import optuna
 import pandas as pd
 import pytest
 
-from disentune.figures import Importance
 from disentune.report import canvas, importance
 from disentune.report.importance import KIND, MOST_BARS, REST
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import read
-from disentune.settings import Objective
+from disentune.results.tables import read
+from disentune.spec.figures import Importance
+from disentune.spec.settings import Objective
 from run_examples import quick_trial, study
 
 FOREST = 0.03

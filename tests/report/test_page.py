@@ -16,14 +16,14 @@ import pytest
 from matplotlib.image import imread
 
 from conftest import TRIAL
-from disentune.figures import FIGURES
-from disentune.ledger import Status, write_json
 from disentune.report import canvas, page
 from disentune.report.kind import Caption, Kind
 from disentune.report.kinds import KINDS
 from disentune.report.scores import Scores
-from disentune.results import objective_or_default, read
-from disentune.settings import Objective
+from disentune.results.tables import objective_or_default, read
+from disentune.runs.ledger import Status, write_json
+from disentune.spec.figures import FIGURES
+from disentune.spec.settings import Objective
 from run_examples import forged, quick_trial, study
 
 NOW = datetime(2026, 11, 16, 9, 30, tzinfo=UTC)

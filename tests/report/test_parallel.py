@@ -3,12 +3,12 @@ import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
 
-from disentune.figures import Parallel
 from disentune.report import canvas
 from disentune.report.parallel import KIND, MOST_NAMES, NOWHERE
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import read
-from disentune.settings import Objective
+from disentune.results.tables import read
+from disentune.spec.figures import Parallel
+from disentune.spec.settings import Objective
 from run_examples import quick_trial, study
 
 

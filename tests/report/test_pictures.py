@@ -5,13 +5,13 @@ import time
 import numpy as np
 import pytest
 
-from disentune import figures
-from disentune.pictures import GAP, Pictures, mosaic, to_bytes
+from disentune.learn.pictures import GAP, Pictures, mosaic, to_bytes
 from disentune.report import canvas
 from disentune.report.pictures import KIND, SIDE
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import read
-from disentune.settings import Objective
+from disentune.results.tables import read
+from disentune.spec import figures
+from disentune.spec.settings import Objective
 from run_examples import quick_trial
 
 MIG = Objective(metric="mig", mode="max")

@@ -1,8 +1,8 @@
 import pytest
 
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import read
-from disentune.settings import Objective
+from disentune.results.tables import read
+from disentune.spec.settings import Objective
 from run_examples import study
 
 

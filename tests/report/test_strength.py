@@ -4,13 +4,13 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 
 import conftest
-from disentune.figures import Strength
 from disentune.frameworks import FRAMEWORKS
 from disentune.report import canvas
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.report.strength import KIND, STRENGTHS, USUAL, means, strength_keys
-from disentune.results import read
-from disentune.settings import Objective
+from disentune.results.tables import read
+from disentune.spec.figures import Strength
+from disentune.spec.settings import Objective
 from run_examples import quick_trial, study
 
 MIG = Objective(metric="mig", mode="max")

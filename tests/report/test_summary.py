@@ -4,8 +4,8 @@ from matplotlib.image import imread
 
 from disentune.report.canvas import words
 from disentune.report.summary import Look, _apart, summary_figure
-from disentune.results import read
-from disentune.settings import Objective
+from disentune.results.tables import read
+from disentune.spec.settings import Objective
 
 OBJECTIVE = Objective(metric="mig", mode="max")
 

@@ -3,12 +3,12 @@ import pytest
 from matplotlib.collections import PolyCollection
 from scipy.interpolate import PchipInterpolator
 
-from disentune.figures import Trend
 from disentune.report import canvas, trend
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.report.trend import KIND, _rounded, bandwidth_for, jittered, joined, local_weights, smoothed
-from disentune.results import read
-from disentune.settings import Objective
+from disentune.results.tables import read
+from disentune.spec.figures import Trend
+from disentune.spec.settings import Objective
 from run_examples import quick_trial, study
 
 MIG = Objective(metric="mig", mode="max")

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 
-from disentune.figures import Violins
 from disentune.report import canvas
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.report.violins import KIND, density
-from disentune.results import read
-from disentune.settings import Objective
+from disentune.results.tables import read
+from disentune.spec.figures import Violins
+from disentune.spec.settings import Objective
 from run_examples import quick_trial, study
 
 MIG = Objective(metric="mig", mode="max")

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from disentune import arrays
-from disentune.arrays import asked, read_arrays
 from disentune.errors import ConfigError
 from disentune.metrics import METRICS
+from disentune.results import arrays
+from disentune.results.arrays import asked, read_arrays
 
 # ---- which metrics
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from disentune import inspection, space
-from disentune.distances import Along, Look, along_lines, look, opened, steps_apart
 from disentune.errors import ConfigError
-from disentune.inspection import arm_orders, grade, reason, sentence, word_for, world_asked, worlds_of
+from disentune.learn.image_distances import Along, Look, along_lines, look, opened, steps_apart
+from disentune.results import inspection
+from disentune.results.inspection import arm_orders, grade, reason, sentence, word_for, world_asked, worlds_of
+from disentune.spec import space
 
 SWEEP = """
 trial:

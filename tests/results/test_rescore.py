@@ -6,16 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from disentune import evaluation, rescore
-from disentune.arrays import asked
 from disentune.errors import ConfigError, DataError, TrialError
-from disentune.ledger import Run
+from disentune.learn import evaluation
+from disentune.learn.training import Training
+from disentune.maths.randomness import stream
 from disentune.metrics import METRICS, score
 from disentune.metrics.kl_per_latent import kl_to_prior
 from disentune.metrics.udr import udr
-from disentune.randomness import stream
-from disentune.rescore import codes_of, rebuilt, scores_of_run, udr_of_run
-from disentune.training import Training
+from disentune.results import rescore
+from disentune.results.arrays import asked
+from disentune.results.rescore import codes_of, rebuilt, scores_of_run, udr_of_run
+from disentune.runs.ledger import Run
 from simulator import simulate, sweep_file
 
 

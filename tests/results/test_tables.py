@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 
 from disentune.errors import ConfigError
-from disentune.ledger import Status
-from disentune.results import (
+from disentune.results.tables import (
     FIXED,
     aggregate,
     as_json,
@@ -21,6 +20,7 @@ from disentune.results import (
     varying_keys,
     write_parquet,
 )
+from disentune.runs.ledger import Status
 
 
 def losses(step, value=1.0, **metrics):

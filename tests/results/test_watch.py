@@ -10,10 +10,11 @@ from dataclasses import asdict, replace
 import pytest
 
 from conftest import TRIAL
-from disentune import documents, watch
-from disentune.ledger import Run, Status, TrialFolder
-from disentune.settings import Objective
-from disentune.watch import Mark, Watcher, as_json, looks, status_path
+from disentune.files import documents
+from disentune.results import watch
+from disentune.results.watch import Mark, Watcher, as_json, looks, status_path
+from disentune.runs.ledger import Run, Status, TrialFolder
+from disentune.spec.settings import Objective
 from run_examples import quick_trial
 
 BETAS = [0.001, 0.01, 0.1, 1.0]

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from disentune import documents, lease, ledger
-from disentune.config import TrialConfig, id_of
+from disentune.files import documents, lease
+from disentune.runs import ledger
+from disentune.spec.config import TrialConfig, id_of
 from disentune.errors import ConfigError, TrialError
-from disentune.ledger import Checkpoints, Run, Status, TrialFolder, find_run, write_atomically
-from disentune.storage import assert_writable, place, read_bytes
-from disentune.sweepfile import read_sweep
+from disentune.runs.ledger import Checkpoints, Run, Status, TrialFolder, find_run, write_atomically
+from disentune.files.storage import assert_writable, place, read_bytes
+from disentune.spec.sweepfile import read_sweep
 
 TREE = {
     "dataset": {"name": "xysquares"},
@@ -680,7 +681,7 @@ def test_a_text_that_can_be_no_run_is_refused(storage, text):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from disentune.ledger import Run
+from disentune.runs.ledger import Run
 with Run(Path(sys.argv[1])).locked() as token:
     print(token, flush=True)
     time.sleep(60)
@@ -854,7 +855,7 @@ def stumbling(monkeypatch, name, failures, number=errno.EIO):
         return real(*arguments)
 
     monkeypatch.setattr(os, name, call)
-    monkeypatch.setattr("disentune.storage.FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr("disentune.files.storage.FIRST_WAIT_S", 0.001)
 
 
 def test_a_disk_that_stumbles_loses_nothing_and_no_row_counts_twice(folder, monkeypatch):
@@ -877,8 +878,8 @@ def test_a_full_disk_is_raised_at_once_and_leaves_the_old_content(folder, monkey
 
 def test_a_worker_does_not_take_a_storage_that_cannot_be_read_for_another_driver(run, monkeypatch):
     with run.locked() as token:
-        monkeypatch.setattr("disentune.storage.PATIENCE_S", 0.0)
-        monkeypatch.setattr("disentune.storage.opened", lambda path: (_ for _ in ()).throw(OSError(errno.EIO, "gone")))
+        monkeypatch.setattr("disentune.files.storage.PATIENCE_S", 0.0)
+        monkeypatch.setattr("disentune.files.storage.opened", lambda path: (_ for _ in ()).throw(OSError(errno.EIO, "gone")))
         with pytest.raises(OSError, match="gone"):
             run.session()
         monkeypatch.undo()
@@ -999,7 +1000,7 @@ def test_checkpoints_in_a_store_are_kept_pruned_copied_and_passed_over_when_dama
 
 
 def test_a_store_that_does_not_answer_damages_no_checkpoint(far_folder, object_store, monkeypatch):
-    monkeypatch.setattr("disentune.storage.PATIENCE_S", 0.0)
+    monkeypatch.setattr("disentune.files.storage.PATIENCE_S", 0.0)
     checkpoints = far_folder.checkpoints
     checkpoints.save(1, {"x": torch.tensor([1])})
     monkeypatch.setattr(checkpoints, "steps", lambda: [1])

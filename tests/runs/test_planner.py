@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from disentune import cli
-from disentune import planner as planner_module
-from disentune import segment as segment_module
+from disentune.cli import app
+from disentune.runs import planner as planner_module
+from disentune.runs import segment as segment_module
 from disentune.errors import Unavailable
-from disentune.ledger import Run, TrialFolder
-from disentune.planner import DOUBT_S, LEAVE_S, LONGEST_REST_S, STORAGE_FAULTS, STORAGE_S, Planner
-from disentune.results import read, write_parquet
-from disentune.segment import Report, work
-from disentune.suggest import Suggestions
-from disentune.sweepfile import read_sweep
+from disentune.runs.ledger import Run, TrialFolder
+from disentune.runs.planner import DOUBT_S, LEAVE_S, LONGEST_REST_S, STORAGE_FAULTS, STORAGE_S, Planner
+from disentune.results.tables import read, write_parquet
+from disentune.runs.segment import Report, work
+from disentune.runs.suggest import Suggestions
+from disentune.spec.sweepfile import read_sweep
 from simulator import (
     SCHEDULERS,
     SEARCHES,
@@ -136,7 +136,7 @@ def test_a_limit_counts_trials_whose_rows_were_cut_as_unfinished(tmp_path):
     for folder in run.trials():
         cut(folder, "the last")
     for _ in range(3):  # 6 trials, 2 at a time
-        simulate(run, path, np.random.default_rng(1), wanted=cli._wanted(read_sweep(path), run, None, 2))
+        simulate(run, path, np.random.default_rng(1), wanted=app._wanted(read_sweep(path), run, None, 2))
     assert table(run) == expected
 
 
@@ -534,7 +534,7 @@ def test_a_seed_that_a_sweep_is_given_later_follows_its_point(tmp_path):
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("scheduler", ["asha", "median"])
 def test_a_seed_that_fails_holds_nothing_up(tmp_path, monkeypatch, search, scheduler):
-    from disentune import segment
+    from disentune.runs import segment
 
     class Broken(segment.Training):
         def _batch(self):
@@ -873,7 +873,7 @@ def test_a_last_loss_is_judged_when_the_cluster_knows_of_the_node(faulty, died):
 
 def test_a_failing_trial_keeps_its_traceback_and_the_others_go_on(tmp_path, monkeypatch):
     path, run = sweep_file(tmp_path), Run(tmp_path / "runs" / "tiny" / "main")
-    from disentune import segment
+    from disentune.runs import segment
 
     class Broken(segment.Training):
         def _batch(self):
@@ -900,7 +900,7 @@ def test_a_worker_of_an_earlier_driver_writes_no_more(tmp_path):
         stale = work(segment)
         next(stale)
     with run.locked():
-        from disentune.segment import Superseded
+        from disentune.runs.segment import Superseded
 
         with pytest.raises(Superseded):
             list(stale)
@@ -908,7 +908,7 @@ def test_a_worker_of_an_earlier_driver_writes_no_more(tmp_path):
 
 
 def test_a_stop_request_checkpoints_where_it_stands(tmp_path, monkeypatch):
-    from disentune import segment as module
+    from disentune.runs import segment as module
 
     monkeypatch.setattr(module, "POLL_S", 0.0)
     path, run = sweep_file(tmp_path, extra=""), Run(tmp_path / "runs" / "tiny" / "main")

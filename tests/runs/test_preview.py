@@ -7,14 +7,16 @@ import sys
 import pytest
 import torch
 
-from disentune import documents, plan, space
-from disentune.config import Training
+from disentune.files import documents
+from disentune.runs import preview
+from disentune.spec import space
+from disentune.spec.config import Training
 from disentune.errors import ConfigError
-from disentune.ledger import Run, Status
-from disentune.plan import cost, filters_allowed, make_plan
-from disentune.planner import Planner
-from disentune.segment import Report
-from disentune.sweepfile import read_sweep
+from disentune.runs.ledger import Run, Status
+from disentune.runs.preview import cost, filters_allowed, make_plan
+from disentune.runs.planner import Planner
+from disentune.runs.segment import Report
+from disentune.spec.sweepfile import read_sweep
 
 TRIAL = {
     "dataset": {"name": "xysquares", "image_size": 8, "square_size": 2, "squares": 1},
@@ -365,7 +367,7 @@ def test_a_search_under_a_changed_default_is_refused_by_key(sweep, run, monkeypa
     searched(run, read, *SEARCHED)
     default = Training.model_fields["threads"].default
     monkeypatch.setattr(Training.model_fields["threads"], "default", default + 1)
-    monkeypatch.setattr("disentune.config._remembered", {})  # of the process with the old default
+    monkeypatch.setattr("disentune.spec.config._remembered", {})  # of the process with the old default
     read = sweep(SPACE, search=optuna(5), objective=MIG)
     try:
         Training.model_rebuild(force=True)
@@ -422,18 +424,18 @@ def test_cost_is_bytes_of_checkpoints_and_seconds_by_a_probe(sweep, run, untouch
 
 def test_a_probe_takes_few_steps_and_one_step_is_enough(sweep, run, monkeypatch, untouched_torch):
     taken = []
-    advance = plan.Training._advance
-    monkeypatch.setattr(plan.Training, "_advance", lambda self: (taken.append(1), advance(self)))
+    advance = preview.Training._advance
+    monkeypatch.setattr(preview.Training, "_advance", lambda self: (taken.append(1), advance(self)))
     read = sweep({"a": {"training.steps": 1_000_000, "evaluation.every": None}})
     assert cost(read, make_plan(read, run), probe=True).seconds > 1
-    assert len(taken) == plan.PROBE_STEPS
+    assert len(taken) == preview.PROBE_STEPS
     read = sweep({"a": {"training.steps": 1}})
     assert cost(read, make_plan(read, run), probe=True).seconds > 0
 
 
 def test_arms_that_differ_by_a_weight_of_the_loss_are_built_once(sweep, run, monkeypatch):
-    built, build = [], plan.Training.__init__
-    monkeypatch.setattr(plan.Training, "__init__", lambda self, config: (built.append(config), build(self, config))[1])
+    built, build = [], preview.Training.__init__
+    monkeypatch.setattr(preview.Training, "__init__", lambda self, config: (built.append(config), build(self, config))[1])
     arms = {f"a{number}": {"framework.beta": number + 0.5} for number in range(20)}
     read = sweep(arms | {"wide": {"model.width": 16}})
     planned = make_plan(read, run)
@@ -468,7 +470,7 @@ def test_a_trial_whose_data_or_framework_cannot_start_is_met_without_a_probe(swe
     def fail(self, on_device):
         raise ZeroDivisionError("in a plug-in")
 
-    monkeypatch.setattr(plan.Training, "_inputs", fail)
+    monkeypatch.setattr(preview.Training, "_inputs", fail)
     read = sweep({"a": {}})
     with pytest.raises(
         ConfigError, match=r"demo\.yaml:\d+ +arms\.a: its first trial fails here: ZeroDivisionError: in a plug-in$"
@@ -480,7 +482,7 @@ def test_a_trial_that_fails_in_the_probe_is_an_error_in_words(sweep, run, monkey
     def fail(self):
         raise ZeroDivisionError("in a plug-in\nof the user")
 
-    monkeypatch.setattr(plan.Training, "_advance", fail)
+    monkeypatch.setattr(preview.Training, "_advance", fail)
     read = sweep({"a": {}})
     with pytest.raises(
         ConfigError, match=r"demo\.yaml:\d+ +arms\.a: its first trial fails here: ZeroDivisionError: in a plug-in$"

@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from disentune.sources import own_source, plugin_sources
+from disentune.runs.sources import own_source, plugin_sources
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_our_own_hash_changes_with_any_of_our_files_or_their_names(tmp_path, monkeypatch):
-    monkeypatch.setattr("disentune.sources.OWN", tmp_path)
+    monkeypatch.setattr("disentune.runs.sources.OWN", tmp_path)
     seen = [own_source()]
     for change in (
         lambda: (tmp_path / "a.py").write_text("1"), lambda: (tmp_path / "a.py").write_text("2"),

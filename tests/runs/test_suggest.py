@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from disentune.errors import ConfigError
-from disentune.settings import Objective, OptunaSearch
-from disentune.storage import place
-from disentune.suggest import Suggestions, journal
-from disentune.sweepfile import Domain
+from disentune.spec.settings import Objective, OptunaSearch
+from disentune.files.storage import place
+from disentune.runs.suggest import Suggestions, journal
+from disentune.spec.sweepfile import Domain
 
 DOMAINS = {
     "framework.beta": Domain(log_uniform=[1e-4, 1.0]),

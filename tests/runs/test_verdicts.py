@@ -7,11 +7,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from disentune.randomness import stream
-from disentune.schedule import History, Member, Replicates, milestones, moves, verdict
-from disentune.settings import Asha, Median, NoScheduler, Pbt
-from disentune.space import draw
-from disentune.sweepfile import Domain
+from disentune.maths.randomness import stream
+from disentune.runs.verdicts import History, Member, Replicates, milestones, moves, verdict
+from disentune.spec.settings import Asha, Median, NoScheduler, Pbt
+from disentune.spec.space import draw
+from disentune.spec.sweepfile import Domain
 
 ASHA = Asha(name="asha", grace=10, reduction=2)
 MEDIAN = Median(name="median", grace=10, min_trials=2)

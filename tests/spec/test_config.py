@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disentune.config import Invalid, TrialConfig, flattened, metric_keys, nested
 from disentune.data import DATASETS
 from disentune.frameworks import FRAMEWORKS
+from disentune.learn.transforms import Pixels
 from disentune.metrics import METRICS
 from disentune.plugin import wrong_names
-from disentune.results import FIXED
-from disentune.transforms import Pixels
+from disentune.results.tables import FIXED
+from disentune.spec.config import Invalid, TrialConfig, flattened, metric_keys, nested
 
 TREE = {
     "dataset": {"name": "xysquares", "image_size": 24, "square_size": 4, "spacing": 4, "grid_size": 6},

@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from disentune import documents, schema
+from disentune.files import documents
+from disentune.spec import schema
 
 ROOT = Path(__file__).parent.parent
 
@@ -38,7 +39,7 @@ def is_valid(text: str, kind: str = "sweep") -> bool:
 @pytest.mark.parametrize("name", ["sweep.schema.json", "search_space.schema.json"])
 def test_the_kept_files_are_what_the_classes_say_now(name):
     kept = (ROOT / "schemas" / name).read_text()
-    assert kept == schema.texts()[name], "run `python -m disentune.schema` in the repository's folder"
+    assert kept == schema.texts()[name], "run `python -m disentune.spec.schema` in the repository's folder"
 
 
 def test_write_makes_both_files(tmp_path):

@@ -1,7 +1,7 @@
 import pytest
 
 from disentune.errors import ConfigError
-from disentune.selection import select
+from disentune.spec.selection import select
 
 TRIAL = {
     "arm": ("rescued", "shared"),

@@ -9,14 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disentune import documents, space
-from disentune.config import Invalid, TrialConfig
 from disentune.errors import ConfigError
-from disentune.inspection import worlds_of
-from disentune.ledger import Run
-from disentune.plan import make_plan
+from disentune.files import documents
 from disentune.plugin import Catalogue
-from disentune.sweepfile import Domain, read_sweep
+from disentune.results.inspection import worlds_of
+from disentune.runs.ledger import Run
+from disentune.runs.preview import make_plan
+from disentune.spec import space
+from disentune.spec.config import Invalid, TrialConfig
+from disentune.spec.sweepfile import Domain, read_sweep
 
 TRIAL = {
     "dataset": {"name": "xysquares", "image_size": 24, "square_size": 4, "grid_size": 6},

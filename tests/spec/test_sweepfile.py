@@ -4,10 +4,11 @@ import re
 
 import pytest
 
-from disentune import documents, space
 from disentune.errors import ConfigError
+from disentune.files import documents
 from disentune.frameworks import FRAMEWORKS
-from disentune.sweepfile import Domain, parse_sweep, read_sweep
+from disentune.spec import space
+from disentune.spec.sweepfile import Domain, parse_sweep, read_sweep
 
 TRIAL = """\
 trial:

@@ -1,9 +1,9 @@
 import pytest
 
-from disentune.connection import api_key, base_url, connection
 from disentune.environment import without_secrets
 from disentune.errors import ConfigError
-from disentune.settings import Wandb
+from disentune.spec.settings import Wandb
+from disentune.tracking.connection import api_key, base_url, connection
 
 KEY = "k" * 40
 

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from disentune import wandb_report
-from disentune.connection import connection
-from disentune.figures import FIGURES
-from disentune.results import read
-from disentune.settings import Wandb
+from disentune.results.tables import read
+from disentune.spec.figures import FIGURES
+from disentune.spec.settings import Wandb
+from disentune.tracking import reports
+from disentune.tracking.connection import connection
 from run_examples import course, quick_trial, study
 from wandb_server import ENTITY, WandbServer, forget_client
 
@@ -64,7 +64,7 @@ def grid(spec):
 
 
 def test_without_a_server_the_specification_is_written(away, maker):
-    made = wandb_report.make(read(maker.run), place_of(maker))
+    made = reports.make(read(maker.run), place_of(maker))
     assert made.url == ""
     assert made.reason.startswith("no key; set WANDB_API_KEY")
     written = json.loads((maker.run.report_folder / "wandb_report.json").read_text())
@@ -74,7 +74,7 @@ def test_without_a_server_the_specification_is_written(away, maker):
 
 
 def test_runs_are_those_of_the_group(away, maker):
-    spec = wandb_report.specification(read(maker.run), place_of(maker))["spec"]
+    spec = reports.specification(read(maker.run), place_of(maker))["spec"]
     (runs,) = grid(spec)["runSets"]
     (condition,) = runs["filters"]["filters"]
     assert (condition["key"], condition["op"], condition["value"]) == (
@@ -86,14 +86,14 @@ def test_runs_are_those_of_the_group(away, maker):
 def test_every_kind_of_figure_has_a_panel(away, maker, name):
     with open(maker.run.sweep_path, "a") as file:
         file.write(f"figures: [{name}]\n")
-    spec = wandb_report.specification(read(maker.run), place_of(maker))["spec"]
+    spec = reports.specification(read(maker.run), place_of(maker))["spec"]
     assert len(grid(spec)["panelBankSectionConfig"]["panels"]) >= 1
 
 
 def test_a_panel_shows_the_keys_that_the_figure_names(away, maker):
     with open(maker.run.sweep_path, "a") as file:
         file.write("figures: [{name: trend, metric: sap, x: framework.beta}]\n")
-    spec = wandb_report.specification(read(maker.run), place_of(maker))["spec"]
+    spec = reports.specification(read(maker.run), place_of(maker))["spec"]
     (panel,) = grid(spec)["panelBankSectionConfig"]["panels"]
     config = panel["config"]
     assert (config["xAxis"], config["yAxis"]) == ("config:framework.value.beta", "summary:sap")
@@ -105,9 +105,7 @@ def test_the_best_trials_stand_first_in_the_table(away, make_run):
     ids = {
         score: quick_trial(maker, course(score, np.random.default_rng(0)), seed=int(score * 10)) for score in (0.2, 0.9)
     }
-    table = wandb_report._best_table(
-        wandb_report.Scores(read(maker.run), wandb_report.objective_or_default(read(maker.run)))
-    )
+    table = reports._best_table(reports.Scores(read(maker.run), reports.objective_or_default(read(maker.run))))
     rows = table.splitlines()
     assert ids[0.9] in rows[2]
     assert ids[0.2] in rows[3]
@@ -115,9 +113,9 @@ def test_the_best_trials_stand_first_in_the_table(away, make_run):
 
 @pytest.mark.parametrize("text", ["a|b", "[x](javascript:alert(1))", "<script>", "`code`"])
 def test_a_cell_is_text_and_nothing_else(text):
-    assert wandb_report._cell(text).replace("\\", "") == text
-    assert "|" not in wandb_report._cell(text).replace("\\|", "")
-    assert "<" not in wandb_report._cell(text).replace("\\<", "")
+    assert reports._cell(text).replace("\\", "") == text
+    assert "|" not in reports._cell(text).replace("\\|", "")
+    assert "<" not in reports._cell(text).replace("\\<", "")
 
 
 @pytest.mark.parametrize("trials", ["none", "failed", "one"])
@@ -127,11 +125,11 @@ def test_odd_runs_have_a_report_too(away, make_run, trials):
         quick_trial(maker, [], status="failed", cause="boom")
     if trials == "one":
         quick_trial(maker, course(0.5, np.random.default_rng(0)))
-    assert wandb_report.specification(read(maker.run), place_of(maker))["spec"]["blocks"]
+    assert reports.specification(read(maker.run), place_of(maker))["spec"]["blocks"]
 
 
 def test_the_real_client_saves_the_report(server, maker):
-    made = wandb_report.make(read(maker.run), place_of(maker))
+    made = reports.make(read(maker.run), place_of(maker))
     assert made.reason == "", server.unknown
     assert made.url.startswith(f"{server.url}/{ENTITY}/demo/reports/")
     (view,) = server.views
@@ -141,7 +139,7 @@ def test_the_real_client_saves_the_report(server, maker):
 
 def test_a_server_that_is_away_leaves_the_specification(server, maker):
     with server.failing(404):
-        made = wandb_report.make(read(maker.run), place_of(maker))
+        made = reports.make(read(maker.run), place_of(maker))
     assert made.url == ""
     assert made.file.endswith("wandb_report.json")
     assert made.reason

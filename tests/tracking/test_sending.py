@@ -11,11 +11,13 @@ import numpy as np
 import psutil
 import pytest
 
-from disentune import pictures, results, tracking
-from disentune.connection import connection
-from disentune.ledger import Run, Status
-from disentune.storage import place
-from disentune.tracking import Tail, Tracker, unsent
+from disentune.files.storage import place
+from disentune.learn import pictures
+from disentune.results import tables
+from disentune.runs.ledger import Run, Status
+from disentune.tracking import sending
+from disentune.tracking.connection import connection
+from disentune.tracking.sending import Tail, Tracker, unsent
 from run_examples import course, quick_trial
 from wandb_server import KEY, WandbServer, forget_client
 
@@ -37,9 +39,9 @@ def server(monkeypatch, tmp_path):
     for name, value in found.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "wandb-config"))
-    monkeypatch.setattr("disentune.connection.ANSWER_S", 2.0)
+    monkeypatch.setattr("disentune.tracking.connection.ANSWER_S", 2.0)
     for name, value in (("SETTLE_S", 0.05), ("INIT_S", 2.0), ("FINISH_S", 2.0)):
-        monkeypatch.setattr(tracking, name, value)
+        monkeypatch.setattr(sending, name, value)
     yield found
     forget_client()
     found.close()
@@ -77,7 +79,7 @@ def same(one, other):
 
 def assert_rows_are_the_tables(rows, frame):
     """Every history row against results.parquet's rows of the trial: every metric, nothing else of ours."""
-    metrics = [key for key in frame if key not in (*results.FIXED, *results.config_keys(frame))]
+    metrics = [key for key in frame if key not in (*tables.FIXED, *tables.config_keys(frame))]
     assert [row["step"] for row in rows] == [row["_step"] for row in rows] == list(frame["step"])
     for row, (_, expected) in zip(rows, frame.iterrows(), strict=True):
         told = {key: value for key, value in row.items() if not key.startswith("_") and key not in OWN}
@@ -94,7 +96,7 @@ def wait_for(condition, timeout_s=20):
 
 
 def trial_rows(maker, trial_id):
-    frame = results.read(maker.run).rows
+    frame = tables.read(maker.run).rows
     return frame[frame["trial_id"] == trial_id]
 
 
@@ -191,7 +193,7 @@ def test_a_tracker_that_was_killed_leaves_no_gap_and_no_repeat(server, maker, rn
         import os, sys
         from pathlib import Path
         from disentune import tracking
-        from disentune.connection import connection
+        from disentune.tracking.connection import connection
         run = tracking.Run(Path(sys.argv[1]))
         place = connection(run.sweep().settings.wandb, "demo", run.name)
         tracking.Tracker(run, place).bring_up_to_date(sys.argv[2])
@@ -247,7 +249,7 @@ def test_values_that_a_population_changed_are_told(server, maker, rng):
 
 
 def test_more_runs_than_may_be_open_take_turns(server, maker, rng, monkeypatch):
-    monkeypatch.setattr(tracking, "MOST_OPEN", 2)
+    monkeypatch.setattr(sending, "MOST_OPEN", 2)
     rows = {seed: course(0.5, rng) for seed in range(4)}
     ids = [quick_trial(maker, rows[seed][:1], status="running", seed=seed) for seed in rows]
     tracker = Tracker(maker.run, place_of(maker))
@@ -300,9 +302,9 @@ def test_evaluations_bring_pictures_and_a_table_of_scores(server, maker, rng, se
 
 def test_pictures_that_did_not_arrive_are_sent_with_the_next_try(server, maker, seen, monkeypatch):
     """Rows go another way than files, and usually sooner."""
-    settings = tracking._settings(server.url)
+    settings = sending._settings(server.url)
     settings.x_file_stream_transmit_interval = 0.05
-    monkeypatch.setattr(tracking, "_settings", lambda url: settings)
+    monkeypatch.setattr(sending, "_settings", lambda url: settings)
     trial_id = quick_trial(maker, [], status="running")
     add_evaluation(maker, trial_id, 300, seen)
     tracker = Tracker(maker.run, place_of(maker))
@@ -388,12 +390,12 @@ def test_a_server_that_is_away_is_not_asked_for_every_trial(server, maker, rng):
     notes = []
     with server.failing(500):
         assert not Tracker(maker.run, place_of(maker), notes.append).finish()
-    assert len(notes) == tracking.MOST_FAILURES
+    assert len(notes) == sending.MOST_FAILURES
 
 
 def test_waits_grow_while_a_server_stays_away(server, maker, rng, monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(tracking.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sending.time, "monotonic", lambda: now[0])
     trial_id = quick_trial(maker, [], status="running")
     tracker = Tracker(maker.run, place_of(maker))
     with server.failing(403):
@@ -432,8 +434,8 @@ def test_a_row_that_could_not_be_told_leaves_no_gap(server, maker, rng, monkeypa
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tracking, "_images", full)
-        monkeypatch.setattr(tracking, "_images", full)
+        patch.setattr(sending, "_images", full)
+        monkeypatch.setattr(sending, "_images", full)
         grow(maker, trial_id, rows[1:2], "running")
         assert tracker.bring_up_to_date(trial_id) is not None
     for name, value in server.environment().items():
@@ -490,12 +492,12 @@ def test_the_best_checkpoint_is_of_a_sound_trial_and_nearest_to_its_score(maker,
     for step in (500, 1000, 1500):
         maker.run.trial(good).checkpoints.save(step, {"step": step})
     maker.sweep(objective={"metric": "mig", "mode": "max", "at": "best"})
-    folder, step, about = tracking._best_checkpoint(maker.run)
+    folder, step, about = sending._best_checkpoint(maker.run)
     assert (folder.id, step, about["mig"]) == (good, 1000, 0.95)
     maker.sweep(objective={"metric": "mig", "mode": "max"})
-    assert tracking._best_checkpoint(maker.run)[1:] == (1500, {"trial": good, "step": 1500, "mig": 0.5})
+    assert sending._best_checkpoint(maker.run)[1:] == (1500, {"trial": good, "step": 1500, "mig": 0.5})
     quick_trial(maker, course(0.1, rng), status="pending", seed=3)
-    assert tracking._best_checkpoint(maker.run) is None
+    assert sending._best_checkpoint(maker.run) is None
 
 
 def test_offline_the_best_checkpoint_is_in_the_offline_run(server, maker, rng):

@@ -2,10 +2,10 @@ import subprocess
 
 import pytest
 
-from disentune import streaming
-from disentune.connection import Connection
-from disentune.ledger import Run
-from disentune.streaming import Streaming
+from disentune.runs.ledger import Run
+from disentune.tracking import streaming
+from disentune.tracking.connection import Connection
+from disentune.tracking.streaming import Streaming
 
 PLACE = Connection(True, "http://nowhere", "p", None, "g", (), False)
 

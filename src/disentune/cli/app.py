@@ -19,19 +19,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from disentune import cli_cluster, cli_data, cli_inspect, cli_report, cli_submit, cli_wandb
-from disentune.environment import cleaned_values
-from disentune.errors import (
-    CRASHED,
-    DONE,
-    INTERRUPTED,
-    UNAVAILABLE,
-    WRONG_INPUT,
-    ConfigError,
-    DisentuneError,
-    Unavailable,
-)
-from disentune.terminal import (
+from disentune.cli import cluster, data, inspect, report, submit, wandb
+from disentune.cli.terminal import (
     DEFAULT_STORAGE,
     OUTPUT,
     PLAIN_INTERVAL_S,
@@ -49,6 +38,17 @@ from disentune.terminal import (
     progress_bar,
     shown,
 )
+from disentune.environment import cleaned_values
+from disentune.errors import (
+    CRASHED,
+    DONE,
+    INTERRUPTED,
+    UNAVAILABLE,
+    WRONG_INPUT,
+    ConfigError,
+    DisentuneError,
+    Unavailable,
+)
 
 app = typer.Typer(
     name="disentune",
@@ -58,12 +58,12 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(cli_data.app)
-app.command()(cli_report.report)
-app.command()(cli_inspect.inspect)
-app.command()(cli_wandb.sync)
-app.command()(cli_submit.submit)
-app.add_typer(cli_cluster.app)
+app.add_typer(data.app)
+app.command()(report.report)
+app.command()(inspect.inspect)
+app.command()(wandb.sync)
+app.command()(submit.submit)
+app.add_typer(cluster.app)
 
 
 SweepPath = Annotated[Path, typer.Argument(help="The sweep file, for example sweeps/quickstart.yaml.")]
@@ -131,7 +131,7 @@ def _complain(text: str) -> None:
 
 
 def _told(error: OSError) -> int:
-    from disentune.storage import TRANSIENT
+    from disentune.files.storage import TRANSIENT
 
     _complain(_trouble(error))
     return UNAVAILABLE if error.errno in TRANSIENT else WRONG_INPUT  # an outage may end
@@ -150,7 +150,7 @@ def _printed(code: Any) -> Any:
 
 
 def _trouble(error: OSError) -> str:
-    from disentune.storage import advice
+    from disentune.files.storage import advice
 
     if error.filename == OUTPUT:
         return f"{OUTPUT} cannot be written: {error.strerror}"
@@ -172,10 +172,10 @@ def list_(
 
     Examples: disentune list; disentune list frameworks
     """
-    from disentune.config import PLUGIN_SECTIONS
     from disentune.errors import unknown
     from disentune.metrics import METRICS
     from disentune.plugin import summary
+    from disentune.spec.config import PLUGIN_SECTIONS
 
     catalogues = {f"{section}s": catalogue for section, catalogue in PLUGIN_SECTIONS.items()} | {"metrics": METRICS}
     if kind is not None and kind not in (*catalogues, "figures"):
@@ -205,7 +205,7 @@ def list_(
 
 def _figures() -> dict[str, str]:
     """What `figures:` of a sweep may name, with the keys of each."""
-    from disentune.figures import FIGURES
+    from disentune.spec.figures import FIGURES
 
     keys = {name: ", ".join(key for key in kind.model_fields if key != "name") for name, kind in FIGURES.items()}
     return {name: f"{' '.join((kind.__doc__ or '').split())} ({keys[name]})" for name, kind in FIGURES.items()}
@@ -234,7 +234,7 @@ def _yaml(default: Any) -> Any:
 
 def _wanted(sweep: Any, run: Any, only: str | None, limit: int | None) -> Callable[[Any], bool]:
     """The filter of --only, and of --limit over trials that are not finished."""
-    from disentune.plan import filters_allowed
+    from disentune.runs.preview import filters_allowed
 
     filters_allowed(sweep, only is not None, limit is not None)
     selection = _selection(sweep, only)
@@ -259,16 +259,16 @@ def _wanted(sweep: Any, run: Any, only: str | None, limit: int | None) -> Callab
 
 
 def _selection(sweep: Any, only: str | None) -> Callable[[Any], bool]:
-    from disentune.selection import select
+    from disentune.spec.selection import select
 
     known = {key for entries in sweep.arms.values() for key in entries}
     return select(only, known) if only else lambda trial: True
 
 
 def _run_folder(storage: str, sweep_name: str, name: str) -> Any:
-    from disentune.ledger import Run, assert_own_files
-    from disentune.storage import assert_reachable, place
-    from disentune.sweepfile import NAME
+    from disentune.files.storage import assert_reachable, place
+    from disentune.runs.ledger import Run, assert_own_files
+    from disentune.spec.sweepfile import NAME
 
     if not NAME.fullmatch(name):
         raise ConfigError(
@@ -296,10 +296,10 @@ def plan(
 
     Example: disentune plan sweeps/quickstart.yaml --probe
     """
-    from disentune import space
-    from disentune.data.store import command_of
-    from disentune.inspection import EVIDENCE, arm_orders
-    from disentune.plan import cost, unprepared
+    from disentune.data.prepared.store import command_of
+    from disentune.results.inspection import EVIDENCE, arm_orders
+    from disentune.runs.preview import cost, unprepared
+    from disentune.spec import space
 
     try:
         with patient_progress() as say:
@@ -339,7 +339,7 @@ MOST_SLOTS = 1_000_000
 
 
 def _show_plan(planned: Any, estimate: Any, run: Any, sweep: Any, orders: dict[str, str] | None = None) -> None:
-    from disentune.display import show_plan
+    from disentune.cli.display import show_plan
 
     resources = sweep.settings.resources
     slots = int(min((os.cpu_count() or 1) // resources.cpu, MOST_SLOTS)) if not resources.gpu else None
@@ -368,7 +368,7 @@ def run(
 
     Examples: disentune run sweeps/quickstart.yaml; disentune run sweeps/quickstart.yaml --set seeds=5 --name five
     """
-    from disentune import space
+    from disentune.spec import space
 
     with patient_progress() as say:
         read = space.read(sweep, set_ or (), say)
@@ -387,14 +387,14 @@ def resume(
 
     Example: disentune resume runs/quickstart/main
     """
-    from disentune.ledger import find_run
+    from disentune.runs.ledger import find_run
 
     found = find_run(run, storage)
     _run(found, found.sweep(), None, limit, address, retry_failed)
 
 
 def _planned(sweep: Any, run: Any, only: str | None, limit: int | None, retry_failed: bool = False) -> Any:
-    from disentune.plan import make_plan
+    from disentune.runs.preview import make_plan
 
     with patient_progress() as say:
         planned = make_plan(sweep, run, _wanted(sweep, run, only, limit), retry_failed, say)
@@ -404,9 +404,9 @@ def _planned(sweep: Any, run: Any, only: str | None, limit: int | None, retry_fa
 
 
 def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str | None, retry_failed: bool) -> None:
-    from disentune.connection import connection
-    from disentune.plan import cost, unprepared
-    from disentune.storage import assert_writable
+    from disentune.files.storage import assert_writable
+    from disentune.runs.preview import cost, unprepared
+    from disentune.tracking.connection import connection
 
     place = connection(sweep.settings.wandb, sweep.name, run.name)
     planned = _planned(sweep, run, only, limit, retry_failed)
@@ -427,8 +427,8 @@ def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str
 def _session(
     run: Any, sweep: Any, planned: Any, wanted: Any, address: str | None, retry_failed: bool, place: Any, again: str
 ) -> Any:
-    from disentune.display import LiveProgress
-    from disentune.sweep import launch
+    from disentune.cli.display import LiveProgress
+    from disentune.driver.sweep import launch
 
     objective = sweep.settings.objective.metric if sweep.settings.objective else None
     try:
@@ -442,7 +442,7 @@ def _session(
 
 def _end_session(run: Any, ending: Any, place: Any, again: str) -> None:
     if place is not None:
-        cli_wandb.show_arrival(run, place, _quoted(run.path))
+        wandb.show_arrival(run, place, _quoted(run.path))
     if ending.interrupted:
         text = f"stopped ({ending.interrupted}); {_checkpointed(run)}"
         out.print(f"{text}. Continue with:\n  {again}", markup=False)
@@ -474,7 +474,7 @@ def _say(text: str) -> None:
 
 
 def _prepare_data(missing: list[Any]) -> None:
-    from disentune.data.preparing import prepare
+    from disentune.data.prepared.preparing import prepare
 
     for source in missing:
         with progress_bar() as say:
@@ -484,17 +484,17 @@ def _prepare_data(missing: list[Any]) -> None:
 
 def _summary(run: Any) -> None:
     """The table, the figure and what to try next."""
-    from disentune import results
-    from disentune.display import frame_table
+    from disentune.cli.display import frame_table
+    from disentune.results import tables
 
-    loaded = results.read(run)
-    results.write_parquet(loaded)
+    loaded = tables.read(run)
+    tables.write_parquet(loaded)
     states = loaded.trials["status"].value_counts()
     out.print(", ".join(f"{count} {state}" for state, count in states.items()))
-    objective = results.objective_or_default(loaded)
+    objective = tables.objective_or_default(loaded)
     if not loaded.rows.empty:
-        table = results.aggregate(loaded, None, objective.metric)
-        at = results.steps_in_words(loaded, objective.metric)
+        table = tables.aggregate(loaded, None, objective.metric)
+        at = tables.steps_in_words(loaded, objective.metric)
         out.print(f"\n[bold]{escape(objective.metric)}[/], last value of each trial{at}, over seeds:")
         out.print(frame_table(table, list(table.columns), 30))
         _show_failures(loaded)
@@ -544,9 +544,9 @@ def status(
         with suppress(KeyboardInterrupt):  # the usual way to end it
             _watch(run, storage, every, as_json)
         return
-    from disentune.display import show_status
-    from disentune.ledger import find_run
-    from disentune.watch import Watcher
+    from disentune.cli.display import show_status
+    from disentune.results.watch import Watcher
+    from disentune.runs.ledger import find_run
 
     found = find_run(run, storage)
     folders = found.known_trials("config.json", "status.json").values()
@@ -567,10 +567,10 @@ TERMINAL_INTERVAL_S = 2.0
 
 
 def _watch(run: str, storage: str, every: float | None, as_json: bool) -> None:
-    from disentune import display
-    from disentune.ledger import find_run
-    from disentune.watch import as_json as picture_json
-    from disentune.watch import looks
+    from disentune.cli import display
+    from disentune.results.watch import as_json as picture_json
+    from disentune.results.watch import looks
+    from disentune.runs.ledger import find_run
 
     found = find_run(run, storage)
     usual = TERMINAL_INTERVAL_S if out.is_terminal else PLAIN_INTERVAL_S
@@ -605,8 +605,8 @@ def results(
 
     Examples: disentune results quickstart; disentune results quickstart --by framework.name --metric mig --at max
     """
-    from disentune import results as tables
-    from disentune.ledger import find_run
+    from disentune.results import tables as tables
+    from disentune.runs.ledger import find_run
 
     by = None if by is None else list(dict.fromkeys(by))
     loaded = tables.read(find_run(run, storage))
@@ -625,8 +625,8 @@ def results(
 
 
 def _show_results(loaded: Any, by: list[str] | None, metric: str | None, at: At, trials: bool) -> None:
-    from disentune import results as tables
-    from disentune.display import frame_table
+    from disentune.cli.display import frame_table
+    from disentune.results import tables as tables
 
     chosen = metric or tables.objective_or_default(loaded).metric
     if trials:
@@ -646,7 +646,7 @@ def _show_results(loaded: Any, by: list[str] | None, metric: str | None, at: At,
 
 def _show_failures(loaded: Any) -> None:
     """Metrics that could not score, which no table shows."""
-    from disentune.results import failures
+    from disentune.results.tables import failures
 
     for name, (count, reason) in failures(loaded).items():
         out.print(f"note: {name} has no score in {count} of {len(loaded.records)} trials: {reason}", markup=False)
@@ -658,7 +658,7 @@ MOST_GROUPS = 10
 
 def _show_overview(table: Any) -> None:
     """Every other metric, one line each."""
-    from disentune.display import frame_table
+    from disentune.cli.display import frame_table
 
     if table.empty:
         return
@@ -725,8 +725,8 @@ def score(
 
 
 def _score_arrays(path: Path, names: list[str] | None, sets: list[str], seed: int, size: Any, as_json: bool) -> None:
-    from disentune import arrays
-    from disentune.display import score_lines
+    from disentune.cli.display import score_lines
+    from disentune.results import arrays
 
     table, names_there = arrays.read_arrays(path)
     sufficient, left_out = arrays.sufficient(names_there) if names is None else (names, {})
@@ -753,9 +753,9 @@ def _score_arrays(path: Path, names: list[str] | None, sets: list[str], seed: in
 def _score_run(
     what: str, storage: str, names: list[str], sets: list[str], size: Any, by: list[str] | None, as_json: bool
 ) -> None:
-    from disentune import arrays, rescore
-    from disentune.display import followed, frame_table
-    from disentune.ledger import find_run
+    from disentune.cli.display import followed, frame_table
+    from disentune.results import arrays, rescore
+    from disentune.runs.ledger import find_run
 
     found, notes = find_run(what, storage), list[str]()
     compared = [name for name in dict.fromkeys(names) if name in arrays.UDR]
@@ -795,8 +795,8 @@ def train(
     disentune train sweeps/quickstart.yaml --only "arm == 'rescued'" --set training.steps=300
     disentune train runs/quickstart/main/trials/0123456789ab
     """
-    from disentune import space
-    from disentune.storage import assert_reachable, place
+    from disentune.files.storage import assert_reachable, place
+    from disentune.spec import space
 
     path = place(what)
     assert_reachable(path)
@@ -810,10 +810,10 @@ def train(
 
 def _trained(config: Any, settings: Any, as_json: bool, contents: list[str] | None = None) -> tuple[list[Any], str]:
     """Trains to the end, or until the loss diverges; gives the rows, and how it diverged."""
-    from disentune import process
-    from disentune.data.store import use_root
-    from disentune.segment import divergence
-    from disentune.training import Training
+    from disentune.data.prepared.store import use_root
+    from disentune.learn import process
+    from disentune.learn.training import Training
+    from disentune.runs.segment import divergence
 
     use_root(settings.data.root)
     _assert_device(config)
@@ -843,7 +843,7 @@ def _show_row(row: dict[str, Any], as_json: bool) -> None:
 
 
 def _assert_device(config: Any) -> None:
-    from disentune import cuda
+    from disentune.learn import cuda
 
     if config.training.device == "cuda" and not cuda.is_available():
         raise ConfigError(f"trial {config.id} trains on a GPU (training.device: cuda), and this machine has none")
@@ -854,8 +854,8 @@ def _assert_device(config: Any) -> None:
 
 def _repeat(path: Any, sets: list[str] | None, only: str | None, as_json: bool) -> None:
     """Trains a recorded trial again; exits with 1 when anything comes out otherwise, or the loss diverges."""
-    from disentune.ledger import trial_at
-    from disentune.settings import Settings
+    from disentune.runs.ledger import trial_at
+    from disentune.spec.settings import Settings
 
     if sets:
         raise ConfigError(f"--set {sets[0]}: would make another trial than {path}; name the sweep file to change it")
@@ -922,9 +922,9 @@ def _agreement(rows: list[dict[str, Any]], recorded: list[dict[str, Any]], statu
 
 
 def _show_other_environment(run: Any, config: Any) -> None:
-    from disentune.config import own_plugins
     from disentune.environment import differences
-    from disentune.ledger import environment_with
+    from disentune.runs.ledger import environment_with
+    from disentune.spec.config import own_plugins
 
     here = environment_with(own_plugins(config.tree()))
     if changed := dict.fromkeys(text for then in run.environments() for text in differences(then, here)):
@@ -933,8 +933,8 @@ def _show_other_environment(run: Any, config: Any) -> None:
 
 def _first_selected(sweep: Any, only: str | None) -> Any:
     """The first point, or corner of a model-based search, that the expression selects."""
-    from disentune import space
-    from disentune.settings import OptunaSearch
+    from disentune.spec import space
+    from disentune.spec.settings import OptunaSearch
 
     if isinstance(sweep.settings.search, OptunaSearch):
         flats = [(arm, flat) for arm in sweep.arms for flat in space.corners(sweep, arm)]
@@ -946,7 +946,3 @@ def _first_selected(sweep: Any, only: str | None) -> Any:
         if selection({**point.config.tree(), "arm": point.arms}):
             return point.config
     raise ConfigError(f"--only {only}: none of the {len(points)} trials is selected")
-
-
-if __name__ == "__main__":
-    main()

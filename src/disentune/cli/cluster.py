@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from disentune.terminal import AsJson, err, out, print_json
+from disentune.cli.terminal import AsJson, err, out, print_json
 
 app = typer.Typer(name="cluster", help="Checks of a cluster's file and of a running cluster.", no_args_is_help=True)
 
@@ -26,7 +26,7 @@ def check(
 
     Example: disentune cluster check cluster.yaml --sweep sweeps/quickstart.yaml
     """
-    from disentune.clusterfile import check as checked
+    from disentune.cluster.check import check as checked
 
     result = checked(file, sweep)
     if as_json:
@@ -73,7 +73,8 @@ def verify(
     Examples: disentune cluster verify --nodes 3 --storage /shared/runs;
     disentune cluster verify --address http://127.0.0.1:8265 --sweep sweeps/quickstart.yaml
     """
-    from disentune import space, submission
+    from disentune.cluster import submission
+    from disentune.spec import space
 
     if working_dir is not None:
         submission.assert_small(working_dir)
@@ -96,8 +97,8 @@ def _say(text: str) -> None:
 
 
 def _verdict(address: str, nodes: int | None, storage: str | None, sweep: Any) -> Any:
-    from disentune.plan import plan_afresh
-    from disentune.verify import verify
+    from disentune.cluster.verify import verify
+    from disentune.runs.preview import plan_afresh
 
     sources = plan_afresh(sweep).sources if sweep is not None else ()
     data_root = sweep.settings.data.root if sweep is not None else None
@@ -108,8 +109,8 @@ def _verdict_from_afar(
     address: str, nodes: int | None, storage: str | None, sweep: Any, working_dir: Path | None
 ) -> Any:
     """The same command as a job on the head."""
-    from disentune import submission
-    from disentune.verify import Verdict
+    from disentune.cluster import submission
+    from disentune.cluster.verify import Verdict
 
     if sweep is not None:
         submission.assert_plugins_sent(sweep, working_dir)

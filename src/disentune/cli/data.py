@@ -7,8 +7,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from disentune.cli.terminal import AsJson, err, out, print_json, progress_bar
 from disentune.errors import ConfigError, DataError
-from disentune.terminal import AsJson, err, out, print_json, progress_bar
 
 app = typer.Typer(
     name="data",
@@ -26,7 +26,7 @@ Sets = Annotated[
 
 
 def _use(given: str | None) -> None:
-    from disentune.data.store import is_root_set, root, use_root
+    from disentune.data.prepared.store import is_root_set, root, use_root
 
     if given == "":
         raise ConfigError("--root: must be a folder, but is empty")
@@ -82,8 +82,8 @@ def _listed(dataset: Any) -> dict[str, Any]:
 
 
 def _state(sources: tuple[Any, ...]) -> str:
-    from disentune.data.store import VARIABLE, about_of, command_of, is_checked, is_root_set
-    from disentune.display import size
+    from disentune.cli.display import size
+    from disentune.data.prepared.store import VARIABLE, about_of, command_of, is_checked, is_root_set
 
     if not sources:
         return "needs no file"
@@ -108,7 +108,7 @@ def _state(sources: tuple[Any, ...]) -> str:
 def _sources(name: str, sets: list[str]) -> tuple[Any, ...]:
     from disentune.data import DATASETS
     from disentune.parameters import chosen
-    from disentune.sweepfile import overrides_by_key
+    from disentune.spec.sweepfile import overrides_by_key
 
     dataset, params = chosen(DATASETS, name, overrides_by_key(sets, example="split=training"))
     return dataset.sources(params)
@@ -162,9 +162,9 @@ def _takes(source: Any, given: Path, sources: tuple[Any, ...]) -> bool:
 
 
 def _prepare(source: Any, given: Path | None, again: bool, accept: bool) -> None:
-    from disentune.data.preparing import prepare
-    from disentune.data.store import about_of, folder_of, mapped
-    from disentune.display import size
+    from disentune.cli.display import size
+    from disentune.data.prepared.preparing import prepare
+    from disentune.data.prepared.store import about_of, folder_of, mapped
 
     there = not again and about_of(source) is not None
     with progress_bar() as say:
@@ -190,7 +190,7 @@ def _numbers(values: tuple[float, ...]) -> str:
 
 
 def _verified(source: Any) -> dict[str, Any]:
-    from disentune.data.store import verify
+    from disentune.data.prepared.store import verify
 
     try:
         if isinstance(source, DataError):
@@ -212,7 +212,7 @@ def verify(
 
     Examples: disentune data verify; disentune data verify dsprites
     """
-    from disentune.data import store
+    from disentune.data.prepared import store
 
     _use(root)
     if name is None and set_:

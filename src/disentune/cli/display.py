@@ -13,15 +13,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from disentune.config import flattened
+from disentune.cli.terminal import PLAIN_INTERVAL_S, duration
 from disentune.environment import without_secrets
-from disentune.ledger import Status, TrialFolder
-from disentune.plan import Cost, Plan
-from disentune.planner import Planner, Trial
-from disentune.results import BROKEN
-from disentune.space import domains
-from disentune.terminal import PLAIN_INTERVAL_S, duration
-from disentune.watch import MOST_TROUBLES, Picture, Seen, Trouble, first_line, status_path
+from disentune.results.tables import BROKEN
+from disentune.results.watch import MOST_TROUBLES, Picture, Seen, Trouble, first_line, status_path
+from disentune.runs.ledger import Status, TrialFolder
+from disentune.runs.planner import Planner, Trial
+from disentune.runs.preview import Cost, Plan
+from disentune.spec.config import flattened
+from disentune.spec.space import domains
 
 T = TypeVar("T")
 REDRAW_S = 0.5

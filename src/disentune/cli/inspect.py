@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from disentune.cli.terminal import AsJson, out, print_json, progress_bar, shown
 from disentune.errors import ConfigError
-from disentune.terminal import AsJson, out, print_json, progress_bar, shown
 
 MOST_DETAILED = 3
 """Worlds of which every factor is listed without being asked for."""
@@ -84,10 +84,10 @@ def inspect(
             raise ConfigError(f"--set {set_[0]}: a trained trial cannot be changed")
         _inspect_trial(what, None if exact else lines or LEARNT_LINES, seed, output, as_json)
         return
-    from disentune import distances
+    from disentune.learn import image_distances
 
     worlds, name = _worlds(what, dataset, recon or "mse", set_ or [])
-    looks = _looks(worlds, None if exact else lines or distances.LINES, seed)
+    looks = _looks(worlds, None if exact else lines or image_distances.LINES, seed)
     if rank:
         ranked = sorted(zip(worlds, looks, strict=True), key=lambda both: -(both[1].order or 0.0))
         worlds, looks = [seen for seen, _ in ranked], [look for _, look in ranked]
@@ -111,8 +111,9 @@ def _is_trial(what: str) -> bool:
 
 def _worlds(what: str | None, dataset: str | None, recon: str, sets: list[str]) -> tuple[list[Any], str]:
     """What is looked at, and a name for it. ConfigError when data is not prepared."""
-    from disentune import inspection, space
-    from disentune.data.store import use_root
+    from disentune.data.prepared.store import use_root
+    from disentune.results import inspection
+    from disentune.spec import space
 
     if dataset is not None:
         worlds, root, name = [inspection.world_asked(dataset, recon, sets)], None, f"{dataset}-{recon}"
@@ -130,14 +131,15 @@ def _worlds(what: str | None, dataset: str | None, recon: str, sets: list[str]) 
 
 
 def _looks(worlds: list[Any], lines: int | None, seed: int) -> list[Any]:
-    from disentune import distances, process
+    from disentune.learn import image_distances, process
 
     process.prepare(1, "cpu")
     found = []
     with progress_bar() as say:
         for number, seen in enumerate(worlds):
             say("worlds", number, len(worlds))
-            found.append(distances.look(distances.opened(seen.config), lines, seed, say if lines is None else _quiet))
+            world = image_distances.opened(seen.config)
+            found.append(image_distances.look(world, lines, seed, say if lines is None else _quiet))
     return found
 
 
@@ -146,7 +148,7 @@ def _quiet(what: str, done: int, total: int) -> None:
 
 
 def _draw(folder: Path, worlds: list[Any], looks: list[Any], seed: int) -> list[Path]:
-    from disentune.distances import opened
+    from disentune.learn.image_distances import opened
     from disentune.report import canvas, distances
 
     titled = {seen.title: look for seen, look in zip(worlds, looks, strict=True)}
@@ -161,8 +163,8 @@ def _draw(folder: Path, worlds: list[Any], looks: list[Any], seed: int) -> list[
 
 def _saved(folder: Path, figures: dict[str, Any]) -> list[Path]:
     """As PNG and SVG; gives the PNGs."""
-    from disentune.ledger import write_atomically
     from disentune.report import canvas
+    from disentune.runs.ledger import write_atomically
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, drawn in figures.items():
@@ -172,7 +174,7 @@ def _saved(folder: Path, figures: dict[str, Any]) -> list[Path]:
 
 
 def _print_json(what: str | None, name: str, worlds: list[Any], looks: list[Any]) -> None:
-    from disentune.inspection import as_json
+    from disentune.results.inspection import as_json
 
     found = [
         {"title": seen.title, "arms": list(seen.arms), "dataset": seen.config.tree()["dataset"],
@@ -186,8 +188,8 @@ def _print_json(what: str | None, name: str, worlds: list[Any], looks: list[Any]
 
 
 def _show(worlds: list[Any], looks: list[Any], detailed: bool) -> None:
-    from disentune.display import frame_table
-    from disentune.inspection import EVIDENCE, grade, sentence
+    from disentune.cli.display import frame_table
+    from disentune.results.inspection import EVIDENCE, grade, sentence
 
     if len(worlds) > 1:
         out.print(frame_table(_summary(worlds, looks)))
@@ -206,7 +208,7 @@ def _summary(worlds: list[Any], looks: list[Any]) -> Any:
     import numpy as np
     import pandas as pd
 
-    from disentune.inspection import word_for
+    from disentune.results.inspection import word_for
 
     rows = []
     for seen, look in zip(worlds, looks, strict=True):
@@ -250,20 +252,20 @@ def _orders(seen: Any) -> dict[str, float | None]:
 def _inspect_trial(what: str, lines: int | None, seed: int, output: Path | None, as_json: bool) -> None:
     import pandas as pd
 
-    from disentune import distances
-    from disentune.data.store import use_root
-    from disentune.display import frame_table
-    from disentune.ledger import trial_at
+    from disentune.cli.display import frame_table
+    from disentune.data.prepared.store import use_root
+    from disentune.learn import image_distances
     from disentune.report import canvas
     from disentune.report import distances as drawing
-    from disentune.rescore import rebuilt
+    from disentune.results.rescore import rebuilt
+    from disentune.runs.ledger import trial_at
 
     path = Path(what)
     folder, run = trial_at(path.parent if path.name == "config.json" else path)
     if run.exists():
         use_root(run.sweep().settings.data.root)
     model = rebuilt(folder)
-    found = list(distances.levels(model.trained, lines, seed))
+    found = list(image_distances.levels(model.trained, lines, seed))
     rows = [
         {"factor": name, "level": level, **one.numbers()}
         for name, _, by_level in found

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from disentune.terminal import DEFAULT_STORAGE, AsJson, Storage, err, out, print_json, progress_bar, shown
+from disentune.cli.terminal import DEFAULT_STORAGE, AsJson, Storage, err, out, print_json, progress_bar, shown
 
 
 def report(
@@ -28,10 +28,10 @@ def report(
     """
     from datetime import UTC, datetime
 
-    from disentune.ledger import find_run
+    from disentune.files.storage import place
     from disentune.report import page
-    from disentune.results import read
-    from disentune.storage import place
+    from disentune.results.tables import read
+    from disentune.runs.ledger import find_run
 
     results = read(find_run(run, storage))
     for note in results.notes:
@@ -51,9 +51,9 @@ def report(
 
 def _wandb_report(results: Any) -> Any:
     """Of the runs that were streamed there, or would be."""
-    from disentune.connection import connection
-    from disentune.settings import Wandb
-    from disentune.wandb_report import make
+    from disentune.spec.settings import Wandb
+    from disentune.tracking.connection import connection
+    from disentune.tracking.reports import make
 
     sweep = results.run.sweep()
     asked = sweep.settings.wandb or Wandb()

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from disentune.cli.terminal import err, out
 from disentune.errors import INTERRUPTED, ConfigError
-from disentune.terminal import err, out
 
 
 def submit(
@@ -41,7 +41,8 @@ def submit(
 
     Example: disentune submit sweeps/quickstart.yaml --address http://127.0.0.1:8265 --storage s3://bucket/runs
     """
-    from disentune import space, submission
+    from disentune.cluster import submission
+    from disentune.spec import space
 
     if working_dir is not None:
         working_dir = working_dir.resolve()
@@ -71,7 +72,7 @@ def submit(
 
 
 def _assert_name(name: str) -> None:
-    from disentune.sweepfile import NAME
+    from disentune.spec.sweepfile import NAME
 
     if not NAME.fullmatch(name):
         raise ConfigError(
@@ -88,8 +89,8 @@ def _arguments(only: str | None, limit: int | None, retry_failed: bool) -> list[
 def _trials(sweep: Any, only: str | None, limit: int | None) -> int:
     """How many are asked for, as far as can be told without the run. Every point has been checked by then; here a
     model of each arm is built, and the filters are."""
-    from disentune.plan import cost, filters_allowed, plan_afresh
-    from disentune.selection import select
+    from disentune.runs.preview import cost, filters_allowed, plan_afresh
+    from disentune.spec.selection import select
 
     filters_allowed(sweep, only is not None, limit is not None)
     known = {key for entries in sweep.arms.values() for key in entries}
@@ -110,7 +111,7 @@ def _show_commands(id: str, url: str, job: Any) -> None:
 
 def _note_wandb(sweep: Any) -> None:
     """The key stays here: a job's environment can be read on the dashboard."""
-    from disentune.connection import connection
+    from disentune.tracking.connection import connection
 
     if sweep.settings.wandb is None or not os.environ.get("WANDB_API_KEY"):
         return

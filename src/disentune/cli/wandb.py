@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from disentune.terminal import DEFAULT_STORAGE, AsJson, Storage, err, out, print_json
+from disentune.cli.terminal import DEFAULT_STORAGE, AsJson, Storage, err, out, print_json
 
 
 def sync(
@@ -23,12 +23,12 @@ def sync(
 
     Examples: disentune sync quickstart; disentune sync runs/quickstart/main --project my-study
     """
-    from disentune.display import followed
-    from disentune.ledger import find_run
+    from disentune.cli.display import followed
+    from disentune.runs.ledger import find_run
 
     found = find_run(run, storage)
     place = place_of(found, project, entity)
-    from disentune.tracking import Tracker, unsent
+    from disentune.tracking.sending import Tracker, unsent
 
     with found.tracked(patience_s=2):
         before = unsent(found, place)
@@ -67,10 +67,10 @@ def last_words(log: Path) -> str:
 
 def place_of(run: Any, project: str | None, entity: str | None) -> Any:
     """Online, whatever the sweep said about its own time."""
-    from disentune.connection import connection
     from disentune.errors import ConfigError
     from disentune.parameters import validated, worded
-    from disentune.settings import Wandb
+    from disentune.spec.settings import Wandb
+    from disentune.tracking.connection import connection
 
     sweep, mistakes = run.sweep(), list[Any]()
     said = sweep.settings.wandb.model_dump() if sweep.settings.wandb else {}

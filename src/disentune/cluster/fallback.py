@@ -1,9 +1,9 @@
 """Which type of machine Ray's autoscaler starts next: one that the cloud refused of late comes second, spot first.
 
-Named on a cluster's head by RAY_AUTOSCALER_UTILIZATION_SCORER=disentune.fallback.score. Only Ray's older autoscaler
-asks for it (RAY_enable_autoscaler_v2=0). By itself neither turns from a type that is refused to another with the same
-resources: the older one keeps a record of refusals that its own rule does not look at, and the newer one (Ray 2.60)
-lowers a type only when a machine was given and its Ray did not start, not when none was given.
+Named on a cluster's head by RAY_AUTOSCALER_UTILIZATION_SCORER=disentune.cluster.fallback.score. Only Ray's older
+autoscaler uses it (RAY_enable_autoscaler_v2=0). Without it, neither autoscaler switches from a type that is refused to
+another with the same resources: the older one records refusals, but its own rule ignores them, and the newer one (Ray
+2.60) ranks a type lower only when a machine was granted and its Ray did not start, not when none was granted.
 """
 
 from typing import Any

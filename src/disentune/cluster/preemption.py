@@ -1,4 +1,6 @@
-"""Watches for the cloud's notice that this machine will be taken away: `python -m disentune.preemption` on each node.
+"""Watches for the cloud's notice that this machine will be taken away.
+
+Runs on each node as `python -m disentune.cluster.preemption`.
 
 When the notice comes, a file tells the workers of this node to checkpoint and leave, and Ray is asked to put nothing
 new here. Only the standard library is used, so that it can sit beside every worker for next to nothing.
@@ -231,7 +233,7 @@ def drain(raylet: Raylet, notice: Notice) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(f"disentune.preemption: {text}\n")
+    sys.stdout.write(f"disentune.cluster.preemption: {text}\n")
     sys.stdout.flush()
 
 

@@ -22,11 +22,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from disentune import documents
 from disentune.environment import versions, without_secrets
 from disentune.errors import CRASHED, INTERRUPTED, ConfigError, first_line
-from disentune.storage import place, without_password
-from disentune.sweepfile import SweepFile
+from disentune.files import documents
+from disentune.files.storage import place, without_password
+from disentune.spec.sweepfile import SweepFile
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 SWEEP_FILE = "disentune-sweep.yaml"
@@ -249,7 +249,8 @@ class Job:
     def entrypoint(self) -> str:
         storage = ["--storage", self.storage] if self.storage else []
         command = ["run", SWEEP_FILE, "--address", "auto", "--name", self.name, *storage, *self.arguments]
-        return python_on_the_head(["-m", "disentune.supervisor", "--sent-by", json.dumps(versions()), "--", *command])
+        supervisor = ["-m", "disentune.cluster.supervisor", "--sent-by", json.dumps(versions())]
+        return python_on_the_head([*supervisor, "--", *command])
 
 
 def python_on_the_head(arguments: Sequence[str]) -> str:

@@ -1,4 +1,6 @@
-"""Keeps a sweep's driver alive on a cluster's head: `python -m disentune.supervisor -- run SWEEP --address auto ...`.
+"""Keeps a sweep's driver alive on a cluster's head.
+
+Usage: `python -m disentune.cluster.supervisor -- run SWEEP --address auto ...`.
 
 What follows `--` is a command of `disentune` that may be given again, `run` or `resume`: the ledger knows what is done.
 It is started anew when it crashes (exit code 70, or ended by a signal) and, with more patience, when the storage does
@@ -18,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from disentune.cli.terminal import err
 from disentune.environment import versions
 from disentune.errors import CRASHED, DONE, INTERRUPTED, SOME_FAILED, UNAVAILABLE, WRONG_INPUT
-from disentune.terminal import err
 
 ENDINGS = (DONE, SOME_FAILED, WRONG_INPUT, INTERRUPTED)
 """Exit codes by which a driver says that it has ended as it meant to."""
@@ -152,9 +154,9 @@ def _ends_with(parent: int) -> Callable[[], None]:
 
 def rows_of(arguments: Sequence[str]) -> int:
     """Rows in the ledger of the run that a `run` or `resume` command is about."""
-    from disentune.ledger import Run, find_run
-    from disentune.storage import place
-    from disentune.sweepfile import read_sweep
+    from disentune.files.storage import place
+    from disentune.runs.ledger import Run, find_run
+    from disentune.spec.sweepfile import read_sweep
 
     asked = _parsed(arguments)
     if asked.command == "resume":
@@ -200,7 +202,8 @@ def mismatch(sent: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[list[str
 def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     own, arguments = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, [])
-    parser = argparse.ArgumentParser("python -m disentune.supervisor", usage="%(prog)s -- run SWEEP --address auto ...")
+    usage = "%(prog)s -- run SWEEP --address auto ..."
+    parser = argparse.ArgumentParser("python -m disentune.cluster.supervisor", usage=usage)
     parser.add_argument("--sent-by", type=json.loads, metavar="JSON", help="versions of whoever sent the sweep")
     sent = parser.parse_args(own).sent_by
     if not arguments:

@@ -17,9 +17,9 @@ from typing import Any
 
 from disentune.environment import environment, versions
 from disentune.errors import ConfigError, first_line
-from disentune.plan import prepared
+from disentune.files.storage import Place, place
 from disentune.plugin import Source
-from disentune.storage import Place, place
+from disentune.runs.preview import prepared
 
 JOIN_S, ANSWER_S = 60.0, 90.0
 """How long is waited for nodes to join, and for a node's answer: it imports torch first."""

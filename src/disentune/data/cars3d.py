@@ -15,9 +15,9 @@ import numpy as np
 import scipy
 from pydantic import Field
 
-from disentune.data.resizing import Filter, made, resized
-from disentune.data.stored import StoredImages
-from disentune.data.unpacking import unpacked
+from disentune.data.prepared.resizing import Filter, made, resized
+from disentune.data.prepared.stored import StoredImages
+from disentune.data.prepared.unpacking import unpacked
 from disentune.errors import DataError
 from disentune.plugin import Count, Dataset, File, Frozen, Shape, Source, Statistics
 

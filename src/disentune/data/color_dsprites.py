@@ -5,8 +5,8 @@ import numpy as np
 from disentune.data import dsprites
 from disentune.data.dsprites import Params, factor_sizes, sources
 from disentune.data.noise import fractions
+from disentune.data.prepared.stored import StoredImages
 from disentune.data.redrawn import RedrawnSprites, shape
-from disentune.data.stored import StoredImages
 from disentune.plugin import Dataset, Statistics
 
 LEVELS = np.arange(128, 256)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from disentune.data.formats import (
+from disentune.data.prepared.formats import (
     array_chunks,
     array_keys,
     as_pixels,
@@ -19,7 +19,7 @@ from disentune.data.formats import (
     is_npz,
     rows_of,
 )
-from disentune.data.stored import StoredImages
+from disentune.data.prepared.stored import StoredImages
 from disentune.errors import DataError
 from disentune.plugin import Dataset, File, Frozen, Shape, Source, Statistics
 

@@ -17,16 +17,16 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
-from disentune import documents
-from disentune.data.formats import (
+from disentune.data.prepared.formats import (
     array_chunks,
     array_shape,
     as_pixels,
     channels_first,
     rows_of,
 )
-from disentune.data.stored import StoredImages
+from disentune.data.prepared.stored import StoredImages
 from disentune.errors import ConfigError, DataError
+from disentune.files import documents
 from disentune.plugin import Count, Dataset, File, Frozen, Shape, Source
 
 Size = Annotated[Count, Field(ge=1)]

@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from disentune.data.formats import as_pixels, assert_images, channels_first, npz_chunks, rows_of
-from disentune.data.stored import StoredImages
+from disentune.data.prepared.formats import as_pixels, assert_images, channels_first, npz_chunks, rows_of
+from disentune.data.prepared.stored import StoredImages
 from disentune.plugin import File, Frozen, Shape, Source, Statistics
 
 Objects = Literal[6, 4]

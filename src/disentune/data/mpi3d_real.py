@@ -1,7 +1,7 @@
 """MPI3D real: Gondal et al., NeurIPS 2019: an object that a robot arm moves, in photographs."""
 
 from disentune.data import mpi3d
-from disentune.data.stored import StoredImages
+from disentune.data.prepared.stored import StoredImages
 from disentune.plugin import Dataset, Frozen, Source, Statistics
 
 PUBLISHED: Statistics | None = Statistics(

@@ -2,7 +2,7 @@
 
 from disentune.data import mpi3d
 from disentune.data.mpi3d import Params
-from disentune.data.stored import StoredImages
+from disentune.data.prepared.stored import StoredImages
 from disentune.plugin import Dataset, Source, Statistics
 
 PUBLISHED: Statistics | None = Statistics(

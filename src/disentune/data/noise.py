@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from disentune.randomness import scrambled
+from disentune.maths.randomness import scrambled
 
 OWN = 1 << 62
 

@@ -7,8 +7,8 @@ import numpy as np
 from disentune.data import dsprites
 from disentune.data.dsprites import Params, factor_sizes, sources
 from disentune.data.noise import octets
+from disentune.data.prepared.stored import StoredImages
 from disentune.data.redrawn import SHAPE, RedrawnSprites, shape, spread
-from disentune.data.stored import StoredImages
 from disentune.plugin import Dataset, Statistics
 
 VARIANCE = (256**2 - 1) / (12 * 255**2)

@@ -11,8 +11,8 @@ import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from disentune.data.drawn import DrawnImages
+from disentune.maths.randomness import stream
 from disentune.plugin import Count, Dataset, Frozen, Shape, Statistics
-from disentune.randomness import stream
 
 FACTORS: tuple[str, ...] = ("arm", "point")
 MOST = 1_000_000

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from disentune.data.noise import noise_keys
-from disentune.data.stored import StoredImages
+from disentune.data.prepared.stored import StoredImages
+from disentune.maths.randomness import stream
 from disentune.plugin import Frozen, Shape, Statistics
-from disentune.randomness import stream
 
 SHAPE: Shape = (3, 64, 64)
 SAMPLE = 2880

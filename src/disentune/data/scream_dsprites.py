@@ -12,12 +12,13 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from PIL import Image
 
-from disentune.data import dsprites, stored
+from disentune.data import dsprites
 from disentune.data.dsprites import Params, factor_sizes
-from disentune.data.measuring import Measuring
 from disentune.data.noise import fractions
+from disentune.data.prepared import stored
+from disentune.data.prepared.measuring import Measuring
+from disentune.data.prepared.stored import StoredImages
 from disentune.data.redrawn import SAMPLE, SHAPE, Paint, RedrawnSprites, shape, spread
-from disentune.data.stored import StoredImages
 from disentune.errors import DataError
 from disentune.plugin import Dataset, File, Source, Statistics
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from disentune.data.formats import (
+from disentune.data.prepared.formats import (
     array_chunks,
     array_keys,
     as_pixels,
@@ -19,7 +19,7 @@ from disentune.data.formats import (
     channels_first,
     rows_of,
 )
-from disentune.data.stored import StoredImages
+from disentune.data.prepared.stored import StoredImages
 from disentune.plugin import Dataset, File, Frozen, Shape, Source, Statistics
 
 FACTORS = {"floor_hue": 10, "wall_hue": 10, "object_hue": 10, "scale": 8, "shape": 4, "orientation": 15}

@@ -17,9 +17,9 @@ from pydantic import Field
 
 from disentune.data.factors import FactorGrid
 from disentune.data.noise import fractions, noise_keys
-from disentune.data.resizing import Filter, made, resized
-from disentune.data.stored import StoredImages
-from disentune.data.unpacking import unpacked
+from disentune.data.prepared.resizing import Filter, made, resized
+from disentune.data.prepared.stored import StoredImages
+from disentune.data.prepared.unpacking import unpacked
 from disentune.errors import DataError
 from disentune.plugin import Count, Dataset, FactorImages, File, Frozen, Shape, Source, Statistics
 

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from disentune.data.drawn import DrawnImages
 from disentune.data.moments import Moments, statistics
 from disentune.data.moving import shifted
-from disentune.data.placement import corners, most_places
+from disentune.data.positions import corners, most_places
 from disentune.plugin import Count, Dataset, Frozen, Shape, Statistics
 
 FACTORS: tuple[str, ...] = ("shape", "scale", "orientation", "position_x", "position_y")

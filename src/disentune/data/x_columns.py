@@ -5,7 +5,7 @@ from pydantic import Field
 
 from disentune.data.drawn import DrawnImages
 from disentune.data.moments import Moments, of_binary, statistics
-from disentune.data.placement import Placement, in_channels, placed
+from disentune.data.positions import Placement, in_channels, placed
 from disentune.plugin import Count, Dataset, Shape, Statistics
 
 FACTORS: tuple[str, ...] = ("x_R", "x_G", "x_B")

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from disentune.data.drawn import DrawnImages
 from disentune.data.moments import Moments, of_binary, statistics
 from disentune.data.moving import shifted
-from disentune.data.placement import Placement
+from disentune.data.positions import Placement
 from disentune.plugin import Count, Dataset, Shape, Statistics, added
 
 FACTORS: tuple[str, ...] = ("x", "y", "scale", "colour")

@@ -4,7 +4,7 @@ import numpy as np
 
 from disentune.data.drawn import DrawnImages
 from disentune.data.moments import of_binary, statistics
-from disentune.data.placement import Placement, placed
+from disentune.data.positions import Placement, placed
 from disentune.plugin import Dataset, Shape
 
 FACTORS: tuple[str, ...] = ("x", "y")

@@ -12,15 +12,15 @@ import ray
 from ray import tune
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from disentune import documents
-from disentune.config import TrialConfig
 from disentune.errors import ConfigError, Unavailable
-from disentune.ledger import Run
-from disentune.plan import prepared, sources_of
-from disentune.planner import Planner
+from disentune.files import documents
+from disentune.files.storage import place
 from disentune.plugin import Source
-from disentune.settings import Resources
-from disentune.storage import place
+from disentune.runs.ledger import Run
+from disentune.runs.planner import Planner
+from disentune.runs.preview import prepared, sources_of
+from disentune.spec.config import TrialConfig
+from disentune.spec.settings import Resources
 
 JOIN_S, RETURN_S = 40.0, 900.0
 """How long a cluster is given until a node joins that can hold a trial, when nothing can be added to it: at first,

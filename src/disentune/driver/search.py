@@ -14,13 +14,13 @@ from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError
 from ray.tune.experiment import Trial
 from ray.tune.search import Searcher
 
-from disentune.config import TrialConfig
+from disentune.driver.placement import some_are
 from disentune.environment import without_secrets
 from disentune.errors import ConfigError
-from disentune.placement import some_are
-from disentune.planner import Planner
-from disentune.segment import Preempted, Report, Superseded, Unclean
-from disentune.settings import Cause
+from disentune.runs.planner import Planner
+from disentune.runs.segment import Preempted, Report, Superseded, Unclean
+from disentune.spec.config import TrialConfig
+from disentune.spec.settings import Cause
 
 Listener = Callable[[str, dict[str, Any]], None]
 """Called with (trial id, what its worker said) after the planner has taken it in."""

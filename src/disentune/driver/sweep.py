@@ -14,18 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from disentune import cuda, local_ray
-from disentune.connection import Connection
+from disentune.driver import local_ray
 from disentune.errors import ConfigError
-from disentune.ledger import Run
-from disentune.planner import Planner
+from disentune.files.storage import OWNER, Place, owner, owner_in, without_password
+from disentune.learn import cuda
 from disentune.plugin import Source
-from disentune.segment import TIME_IS_UP
-from disentune.settings import Resources
-from disentune.space import Point
-from disentune.storage import OWNER, Place, owner, owner_in, without_password
-from disentune.streaming import Streaming
-from disentune.sweepfile import Domain, SweepFile
+from disentune.runs.ledger import Run
+from disentune.runs.planner import Planner
+from disentune.runs.segment import TIME_IS_UP
+from disentune.spec.settings import Resources
+from disentune.spec.space import Point
+from disentune.spec.sweepfile import Domain, SweepFile
+from disentune.tracking.connection import Connection
+from disentune.tracking.streaming import Streaming
 
 # Ray reads these when it is imported: our ledger takes the place of its loggers, snapshots and signal handling.
 _RAY_SETTINGS = {
@@ -183,7 +184,7 @@ def _run_on_ray(
             stop.listen()
             stop.start_clock()
             if address:
-                from disentune.placement import assert_shared
+                from disentune.driver.placement import assert_shared
 
                 assert_shared(planner.run, planner.session)
             if not stop():
@@ -222,9 +223,9 @@ def _fit(
     sources: Sequence[Source],
     alone: bool,
 ) -> None:
-    from disentune.placement import JOIN_S, RETURN_S, Alone, Waiting, assert_feasible, homes
-    from disentune.search import Causes, Ends, LedgerSearch
-    from disentune.trainable import SegmentTrainable
+    from disentune.driver.placement import JOIN_S, RETURN_S, Alone, Waiting, assert_feasible, homes
+    from disentune.driver.search import Causes, Ends, LedgerSearch
+    from disentune.driver.trainable import SegmentTrainable
 
     settings = planner.settings
     assert_feasible(settings.resources, RETURN_S if planner.has_begun else JOIN_S, say, stop)
@@ -306,7 +307,7 @@ def _assert_address(address: str) -> None:
 
 def _connect(ray: Any, address: str | None, say: Callable[[str], None] = lambda text: None) -> None:
     if address:
-        from disentune.verify import join
+        from disentune.cluster.verify import join
 
         join(ray, address)
     else:
@@ -315,9 +316,6 @@ def _connect(ray: Any, address: str | None, say: Callable[[str], None] = lambda 
 
 def _load_what_comes_next() -> None:
     """Two seconds of imports: what drives the trials, and what draws the figure at the end."""
-    import disentune.report.summary
-    import disentune.search
-    import disentune.trainable  # noqa: F401
 
 
 def _assert_compiler(sweep: SweepFile) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import ray
 from ray import tune
 
-from disentune import cuda
-from disentune.preemption import notice_path
-from disentune.segment import Report, Segment, Unclean, work
+from disentune.cluster.preemption import notice_path
+from disentune.learn import cuda
+from disentune.runs.segment import Report, Segment, Unclean, work
 
 SLICE_S = 1.0
 """How long a worker trains before it answers the driver; its rows, checkpoints and stop signs do not wait for that."""

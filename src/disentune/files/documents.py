@@ -14,7 +14,7 @@ from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.representer import SafeRepresenter
 
 from disentune.errors import ConfigError, Problem
-from disentune.storage import Place, opened
+from disentune.files.storage import Place, opened
 
 LARGEST_FILE = 1_000_000
 MOST_VALUES = 50_000

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from disentune.errors import ConfigError
-from disentune.storage import RemotePath, clock_offset, read_if_there
+from disentune.files.storage import RemotePath, clock_offset, read_if_there
 
 VALID_S, RENEW_S = 45.0, 10.0
 LOOK_S, SETTLE_S = 1.0, 2.0

@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 
 from disentune.frameworks.adaptive import Divergence, adaptive_loss
-from disentune.pairs import Original, Pairs
+from disentune.maths.pairs import Original, Pairs
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Posterior, Step
 
 

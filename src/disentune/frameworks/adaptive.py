@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from disentune.frameworks.paired import both_images, halves
-from disentune.gaussian import kl, kl_to_prior, nats_per_image, sample, symmetric_kl
+from disentune.maths.gaussian import kl, kl_to_prior, nats_per_image, sample, symmetric_kl
 from disentune.plugin import AutoEncoder, Batch, Losses, Posterior, Step
 
 Divergence = Literal["symmetric_kl", "kl"]

@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from disentune.gaussian import kl_to_prior, log_density, nats_per_image, sample
+from disentune.maths.gaussian import kl_to_prior, log_density, nats_per_image, sample
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Posterior, Setting, Step
 
 

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from disentune.gaussian import kl_to_prior, nats_per_image, sample
+from disentune.maths.gaussian import kl_to_prior, nats_per_image, sample
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Step
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from disentune.gaussian import kl_to_prior, nats_per_image, sample
+from disentune.maths.gaussian import kl_to_prior, nats_per_image, sample
 from disentune.plugin import AutoEncoder, Batch, Losses, Posterior, Setting, Step
 
 

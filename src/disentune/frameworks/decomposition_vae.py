@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from disentune.frameworks.divergences import inclusive_kl, mmd_imq
 from disentune.frameworks.priors import Anisotropic, Isotropic, Law, Mixture, Prior
-from disentune.gaussian import sample
+from disentune.maths.gaussian import sample
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Images, Losses, Posterior, Setting, Step
 
 

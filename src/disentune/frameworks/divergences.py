@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from disentune.gaussian import log_density
+from disentune.maths.gaussian import log_density
 from disentune.plugin import Posterior
 
 SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

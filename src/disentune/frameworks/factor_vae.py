@@ -9,10 +9,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from disentune.adam import Adam
-from disentune.gaussian import kl_to_prior, nats_per_image, sample
-from disentune.initialise import initialised
-from disentune.pairs import Independent
+from disentune.maths.adam import Adam
+from disentune.maths.gaussian import kl_to_prior, nats_per_image, sample
+from disentune.maths.initialise import initialised
+from disentune.maths.pairs import Independent
 from disentune.plugin import AutoEncoder, Batch, Count, Framework, Frozen, Helper, Losses, Setting, Step
 
 JOINT, PERMUTED = 0, 1

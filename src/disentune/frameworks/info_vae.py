@@ -6,7 +6,7 @@ import torch
 from pydantic import Field, ValidationInfo, field_validator
 
 from disentune.frameworks.mmd import KERNELS, mmd
-from disentune.gaussian import kl_to_prior, nats_per_image, sample
+from disentune.maths.gaussian import kl_to_prior, nats_per_image, sample
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Setting, Step
 
 

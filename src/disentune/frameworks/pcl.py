@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import batch_norm, binary_cross_entropy_with_logits
 
 from disentune.frameworks.paired import both_images
-from disentune.pairs import Laplace, Pairs
+from disentune.maths.pairs import Laplace, Pairs
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Setting, Step
 
 

@@ -13,7 +13,7 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
-from disentune.gaussian import kl, log_density, nats_per_image
+from disentune.maths.gaussian import kl, log_density, nats_per_image
 from disentune.plugin import Count, Frozen, Images, Posterior, Setting, spelled_out
 
 RELEASED = 20

@@ -8,8 +8,8 @@ from pydantic import Field
 from torch import Tensor
 
 from disentune.frameworks.paired import both_images, halves
-from disentune.gaussian import kl_to_prior, nats_per_image, sample
-from disentune.pairs import Laplace, Pairs
+from disentune.maths.gaussian import kl_to_prior, nats_per_image, sample
+from disentune.maths.pairs import Laplace, Pairs
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Posterior, Step
 
 

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from disentune.config import Named, Scored, TrialConfig
 from disentune.data.factors import FactorGrid
 from disentune.environment import without_secrets
 from disentune.errors import DataError
+from disentune.learn.transforms import Inputs
+from disentune.maths.randomness import stream
 from disentune.metrics import scored as scores_of
 from disentune.metrics.table import table_of
 from disentune.plugin import AutoEncoder, Representation, Table
-from disentune.randomness import stream
-from disentune.transforms import Inputs
+from disentune.spec.config import Named, Scored, TrialConfig
 
 CHUNK = 512
 

@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from disentune.config import Named, TrialConfig
 from disentune.data.factors import FactorGrid
 from disentune.errors import DataError
-from disentune.evaluation import Trained
-from disentune.gaussian import symmetric_kl
+from disentune.learn.evaluation import Trained
+from disentune.learn.transforms import Inputs, inputs
+from disentune.maths.gaussian import symmetric_kl
+from disentune.maths.randomness import stream
 from disentune.metrics.distances import pearson, spearman
 from disentune.plugin import Posterior
-from disentune.randomness import stream
-from disentune.transforms import Inputs, inputs
+from disentune.spec.config import Named, TrialConfig
 
 LINES = 64
 """Around random images, that a factor is looked at along unless asked for more."""

@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from disentune import distances
 from disentune.data.factors import FactorGrid
-from disentune.distances import decoded, doubled, finite_codes, steps_apart, undisturbed
 from disentune.errors import DataError
-from disentune.evaluation import Trained
-from disentune.gaussian import kl_to_prior
-from disentune.randomness import stream
+from disentune.learn import image_distances
+from disentune.learn.evaluation import Trained
+from disentune.learn.image_distances import decoded, doubled, finite_codes, steps_apart, undisturbed
+from disentune.maths.gaussian import kl_to_prior
+from disentune.maths.randomness import stream
 
 SHOWN, SAMPLE, LATENTS, FRAMES = 8, 256, 10, 8
 """Images that are shown, images that tell how much a latent carries, latents that are traversed, steps of each."""
@@ -30,7 +30,7 @@ FACTORS, VALUES = 6, 40
 """At most so many matrices, and so many values in each."""
 LINES, LINE_IMAGES = 6, 120
 """Traversals that a matrix is averaged over; of long ones fewer, so that a factor costs at most so many images."""
-COLUMNS = ("factors", *distances.LEVELS)
+COLUMNS = ("factors", *image_distances.LEVELS)
 """Michlo et al., IJCAI 2023, Figs. 4 and 10: distances of the factor's values, then at each level of the model."""
 
 
@@ -52,7 +52,7 @@ class Pictures:
     """(l,) float32: nats of each to the prior, mean over the sample."""
     spans: np.ndarray
     """(l, 2) float32: where each traversal starts and ends."""
-    distances: Mapping[str, np.ndarray]
+    image_distances: Mapping[str, np.ndarray]
     """Factor -> float32 (5, v, v), in the order of `COLUMNS`: means over random traversals of the factor."""
 
 
@@ -123,7 +123,7 @@ def _distances(trained: Trained, factor: int, rng: np.random.Generator) -> np.nd
     grid, size = trained.grid, trained.grid.sizes[factor]
     values = np.linspace(0, size - 1, min(size, VALUES)).round().astype(np.int64)
     lines = min(LINES, LINE_IMAGES // len(values))
-    found = distances.learnt(trained, grid.around(rng.integers(len(grid), size=lines), factor, values))
+    found = image_distances.learnt(trained, grid.around(rng.integers(len(grid), size=lines), factor, values))
     matrices = np.concatenate([steps_apart(values)[None], found.mean(axis=1)])
     return np.clip(matrices, None, np.finfo(np.float32).max).astype(np.float32)
 
@@ -159,8 +159,8 @@ def from_bytes(data: bytes) -> Pictures:
                 raise DataError("a checksum differs")
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             factors = [str(name) for name in file["factors"]]
-            distances = {name: file[f"distances_{place}"] for place, name in enumerate(factors)}
-            pictures = Pictures(distances=distances, **{name: file[name] for name in _ARRAYS})
+            image_distances = {name: file[f"distances_{place}"] for place, name in enumerate(factors)}
+            pictures = Pictures(distances=image_distances, **{name: file[name] for name in _ARRAYS})
         _assert_shapes(pictures)
         "".join(factors).encode()  # no half of a character
     except Exception as error:  # a damaged archive fails in a dozen ways, and none is worth a page

@@ -6,7 +6,7 @@ import ctypes
 import torch
 from threadpoolctl import threadpool_limits
 
-from disentune import cuda
+from disentune.learn import cuda
 
 # glibc's mallopt: keep freed tensors instead of handing their pages back to the kernel (a quarter of a training step
 # at batch 256 was page faults); it changes speed and never a result.

@@ -15,15 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from disentune import evaluation
-from disentune.adam import Adam
-from disentune.config import WATCHED, Scored, TrialConfig
 from disentune.data.factors import FactorGrid
-from disentune.data.stored import contents
+from disentune.data.prepared.stored import contents
 from disentune.errors import DataError, TrialError, first_line
+from disentune.learn import evaluation
+from disentune.learn.transforms import Inputs, fits, inputs, moved
+from disentune.maths.adam import Adam
+from disentune.maths.randomness import stream, torch_seed
 from disentune.plugin import AutoEncoder, Batch, FactorImages, Framework, Losses, Optimiser, Step
-from disentune.randomness import stream, torch_seed
-from disentune.transforms import Inputs, fits, inputs, moved
+from disentune.spec.config import WATCHED, Scored, TrialConfig
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from disentune import cuda
+from disentune.learn import cuda
+from disentune.maths.randomness import scrambled
 from disentune.plugin import FactorImages, Frozen, Statistics
-from disentune.randomness import scrambled
 
 FILL = 4096
 """Images at a time when a whole data set is copied to a device."""

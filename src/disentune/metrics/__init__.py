@@ -11,6 +11,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from disentune.errors import ConfigError, DataError
+from disentune.maths.randomness import metric_rng
 from disentune.metrics import (
     active_units,
     axis_alignment,
@@ -38,7 +39,6 @@ from disentune.metrics import (
 from disentune.metrics.table import table_of
 from disentune.parameters import chosen
 from disentune.plugin import Catalogue, Metric, Table
-from disentune.randomness import metric_rng
 
 METRICS = Catalogue(
     "metric",

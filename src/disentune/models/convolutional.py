@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from disentune.initialise import initialised
+from disentune.maths.initialise import initialised
 from disentune.plugin import AutoEncoder, Shape
 
 HIDDEN = 256

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from disentune.initialise import initialised
+from disentune.maths.initialise import initialised
 from disentune.plugin import AutoEncoder, Count, Frozen, Model, Shape
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from disentune.initialise import initialised
+from disentune.maths.initialise import initialised
 from disentune.plugin import AutoEncoder, Count, Frozen, Model, Shape
 
 FLOOR = 1e-6

@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
-from disentune.figures import Correlations
 from disentune.report.canvas import DIVERGING, WIDTH, words
 from disentune.report.kind import Caption, Kind
 from disentune.report.places import brief, matrix, write
 from disentune.report.scores import NothingToDraw, Scores
+from disentune.spec.figures import Correlations
 
 FEWEST = 4
 """Trials: of three, two rankings agree fully by chance in one case of six."""

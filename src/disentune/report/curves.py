@@ -9,12 +9,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from disentune.figures import Curves
 from disentune.report.canvas import LOG_SPAN, MISSING, PALETTE, WIDTH, tidy, words
 from disentune.report.kind import Caption, Kind
 from disentune.report.places import Places, places, refuse_absent
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import varying_keys
+from disentune.results.tables import varying_keys
+from disentune.spec.figures import Curves
 
 MOST_GROUPS = 8
 MOST_LINES = 60

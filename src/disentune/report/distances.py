@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from disentune.data.factors import FactorGrid
-from disentune.distances import Look
-from disentune.pictures import mosaic
+from disentune.learn.image_distances import Look
+from disentune.learn.pictures import mosaic
+from disentune.maths.randomness import stream
 from disentune.plugin import FactorImages
-from disentune.randomness import stream
 from disentune.report.canvas import GREY, INK, PALETTE, SHADES, figure, tidy, words
 
 PANEL, LABEL, HEAD = 0.8, 1.9, 0.5

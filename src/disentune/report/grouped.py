@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
-from disentune.figures import Grouped
 from disentune.report import violins
 from disentune.report.canvas import INK, words
 from disentune.report.groups import (
@@ -31,6 +30,7 @@ from disentune.report.groups import (
 )
 from disentune.report.kind import Caption, Kind
 from disentune.report.scores import NothingToDraw, Scores
+from disentune.spec.figures import Grouped
 
 
 def choose(scores: Scores) -> list[Grouped]:

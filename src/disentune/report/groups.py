@@ -17,7 +17,7 @@ from disentune.errors import did_you_mean
 from disentune.report.canvas import GREY, LOG_SPAN, MISSING, PALETTE, WIDTH, colours, log_where_wide, tidy, words
 from disentune.report.kind import Caption
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import config_keys
+from disentune.results.tables import config_keys
 
 MOST_SERIES = len(PALETTE)
 """So that no colour means two things."""

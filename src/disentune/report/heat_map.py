@@ -11,11 +11,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from disentune.figures import HeatMap
 from disentune.report.canvas import MISSING, SHADES, WIDTH, tilted, words
 from disentune.report.kind import Caption, Kind
 from disentune.report.places import Places, matrix, places, refuse_absent, swept, write
 from disentune.report.scores import NothingToDraw, Scores
+from disentune.spec.figures import HeatMap
 
 WIDE_CELL, NARROW_CELL = 0.6, 0.36
 """Inches of a cell that hold its mean with spread and count, and its mean alone."""

@@ -19,11 +19,11 @@ from matplotlib.ticker import PercentFormatter
 from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
-from disentune.figures import Importance
 from disentune.report.canvas import FAINT, GREY, PALETTE, WIDTH, words
 from disentune.report.kind import Caption, Kind
 from disentune.report.places import brief, places, swept, titles
 from disentune.report.scores import NothingToDraw, Scores
+from disentune.spec.figures import Importance
 
 FEWEST = 8
 """Trials, below which a forest has nothing to learn."""

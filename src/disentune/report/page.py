@@ -23,18 +23,17 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from disentune import space
-from disentune.config import Invalid
+from disentune.cli.terminal import duration
 from disentune.environment import cleaner
 from disentune.errors import ConfigError, DisentuneError
-from disentune.ledger import Run, Status, write_atomically
+from disentune.files.storage import Place
 from disentune.report import canvas
 from disentune.report.canvas import words
 from disentune.report.kind import Kind
 from disentune.report.kinds import KINDS
 from disentune.report.places import titles
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import (
+from disentune.results.tables import (
     BROKEN,
     FIXED,
     Record,
@@ -49,9 +48,10 @@ from disentune.results import (
     values,
     varying_keys,
 )
-from disentune.settings import Objective, OptunaSearch
-from disentune.storage import Place
-from disentune.terminal import duration
+from disentune.runs.ledger import Run, Status, write_atomically
+from disentune.spec import space
+from disentune.spec.config import Invalid
+from disentune.spec.settings import Objective, OptunaSearch
 
 HERE = Path(__file__).parent
 WIDE = 1.3 * canvas.WIDTH

@@ -17,11 +17,11 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
-from disentune.figures import Parallel
 from disentune.report.canvas import FAINT, INK, LOG_SPAN, MISSING, SHADES, WIDTH, words
 from disentune.report.kind import Caption, Kind
 from disentune.report.places import brief, range_of, refuse_absent, swept, titles
 from disentune.report.scores import NothingToDraw, Scores
+from disentune.spec.figures import Parallel
 
 MOST_AXES = 8
 """Keys that are drawn when none are named."""

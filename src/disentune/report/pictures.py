@@ -9,13 +9,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from disentune import figures
 from disentune.errors import DataError
-from disentune.ledger import TrialFolder
-from disentune.pictures import COLUMNS, GAP, Pictures, from_bytes, latent_labels, mosaic
+from disentune.learn.pictures import COLUMNS, GAP, Pictures, from_bytes, latent_labels, mosaic
 from disentune.report.canvas import GREY, INK, SHADES, words
 from disentune.report.kind import Caption, Kind
 from disentune.report.scores import NothingToDraw, Scores
+from disentune.runs.ledger import TrialFolder
+from disentune.spec import figures
 
 WIDTH = 8.0
 """Inches, as everything below."""

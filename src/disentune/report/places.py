@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from disentune.errors import did_you_mean
 from disentune.report.canvas import FAINT, MISSING, words
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import config_keys
+from disentune.results.tables import config_keys
 
 MOST_VALUES = 16
 """Places of an axis whose labels can be read; above it numbers are taken in ranges and rare names are left out."""

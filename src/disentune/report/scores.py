@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from disentune.results import BROKEN, At, Results, evaluated, mode_of, values, varying_keys
-from disentune.selection import select
-from disentune.settings import Objective
+from disentune.results.tables import BROKEN, At, Results, evaluated, mode_of, values, varying_keys
+from disentune.spec.selection import select
+from disentune.spec.settings import Objective
 
 
 class NothingToDraw(Exception):

@@ -9,7 +9,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from disentune.figures import Strength
 from disentune.report.canvas import WIDTH, words
 from disentune.report.groups import (
     MARGIN,
@@ -35,6 +34,7 @@ from disentune.report.groups import (
 )
 from disentune.report.kind import Caption, Kind
 from disentune.report.scores import NothingToDraw, Scores
+from disentune.spec.figures import Strength
 
 STRENGTHS: dict[str, tuple[str, ...]] = {
     "ada_gvae": ("beta",),

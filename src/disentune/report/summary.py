@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy.optimize import isotonic_regression
 
-from disentune.ledger import write_atomically
+from disentune.files.storage import Place
 from disentune.report.canvas import GREY, PALETTE, log_where_wide, tidy, words
-from disentune.results import Results, values, varying_keys
-from disentune.settings import Objective
-from disentune.storage import Place
+from disentune.results.tables import Results, values, varying_keys
+from disentune.runs.ledger import write_atomically
+from disentune.spec.settings import Objective
 
 LINES = ("-", "--", ":", "-.")
 MOST_LABELS = 14

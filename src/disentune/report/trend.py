@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.interpolate import PchipInterpolator
 
-from disentune.figures import Trend
 from disentune.report.canvas import WIDTH, words
 from disentune.report.groups import (
     MARGIN,
@@ -38,6 +37,7 @@ from disentune.report.groups import (
 from disentune.report.kind import Caption, Kind
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.report.strength import strength_keys
+from disentune.spec.figures import Trend
 
 CLASSIC = "dataset.spacing"
 FEWEST_PLACES = 4

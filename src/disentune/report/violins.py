@@ -6,7 +6,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde
 
-from disentune.figures import Violins
 from disentune.report.canvas import INK, words
 from disentune.report.groups import (
     FEWEST,
@@ -28,6 +27,7 @@ from disentune.report.groups import (
 )
 from disentune.report.kind import Caption, Kind
 from disentune.report.scores import NothingToDraw, Scores
+from disentune.spec.figures import Violins
 
 HEIGHTS = 100
 """At which a density is computed."""

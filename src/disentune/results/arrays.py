@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from disentune import documents
 from disentune.errors import ConfigError, DataError, Problem, did_you_mean, unknown
+from disentune.files import documents
 from disentune.metrics import METRICS, Size, scored
 from disentune.metrics.table import table_of
 from disentune.metrics.udr import Method

@@ -8,15 +8,15 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from disentune import space
-from disentune.config import Invalid, TrialConfig, flattened
-from disentune.distances import Along, Look, opened, quick_order
 from disentune.errors import ConfigError, DataError, Problem
+from disentune.learn.image_distances import Along, Look, opened, quick_order
+from disentune.learn.transforms import Pixels
 from disentune.parameters import shown as worded_alone
-from disentune.plan import prepared, sources_of
-from disentune.settings import OptunaSearch
-from disentune.sweepfile import SweepFile, overrides_by_key
-from disentune.transforms import Pixels
+from disentune.runs.preview import prepared, sources_of
+from disentune.spec import space
+from disentune.spec.config import Invalid, TrialConfig, flattened
+from disentune.spec.settings import OptunaSearch
+from disentune.spec.sweepfile import SweepFile, overrides_by_key
 
 LOW, HIGH = 0.25, 0.6
 """Orders below LOW are called low, from HIGH on high. They are names for parts of a scale and promise no outcome. Read

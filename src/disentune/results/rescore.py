@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from disentune import cuda, evaluation, process, results
-from disentune.arrays import UDR, Asked
-from disentune.config import Invalid, TrialConfig, flattened, nested
-from disentune.data.store import use_root
+from disentune.data.prepared.store import use_root
 from disentune.errors import ConfigError, TrialError, unknown
-from disentune.evaluation import Encoded, Trained
-from disentune.ledger import Run, TrialFolder
+from disentune.learn import cuda, evaluation, process
+from disentune.learn.evaluation import Encoded, Trained
+from disentune.learn.training import Training
+from disentune.maths.randomness import stream
 from disentune.metrics import Size
 from disentune.metrics.kl_per_latent import kl_to_prior
 from disentune.metrics.udr import Method, udr
-from disentune.randomness import stream
-from disentune.training import Training
+from disentune.results import tables
+from disentune.results.arrays import UDR, Asked
+from disentune.runs.ledger import Run, TrialFolder
+from disentune.spec.config import Invalid, TrialConfig, flattened, nested
 
 UDR_IMAGES = 1000
 
@@ -166,23 +167,21 @@ def _scores_of_trial(
     return TrialScores(folder.id, model.step, numbers, found.details, found.notes, codes)
 
 
-def _finished(run: Run, say: Callable[[str], None]) -> results.Results:
-    loaded = results.read(run)
+def _finished(run: Run, say: Callable[[str], None]) -> tables.Results:
+    loaded = tables.read(run)
     done = tuple(record for record in loaded.records if record.status == "done")
     if not done:
         raise ConfigError(f"{run.path} has no finished trial to score; see: disentune status {run.name}")
     if left_out := len(loaded.records) - len(done):
         say(f"{left_out} of {len(loaded.records)} trials are left out: they are not done")
-    return results.Results(run, done)
+    return tables.Results(run, done)
 
 
-def _ranked(
-    loaded: results.Results, trials: list[TrialScores], compared: Sequence[str], by: Sequence[str]
-) -> RunScores:
+def _ranked(loaded: tables.Results, trials: list[TrialScores], compared: Sequence[str], by: Sequence[str]) -> RunScores:
     by_id = {trial.trial_id: trial for trial in trials}
     every = dict.fromkeys([*compared, *(key for trial in trials for key in trial.numbers)])
     numbers = [key for key in every if any(key in trial.numbers for trial in trials)]
-    keys = dict.fromkeys(["trial_id", "arm", "seed", *results.varying_keys(loaded.trials), *by])
+    keys = dict.fromkeys(["trial_id", "arm", "seed", *tables.varying_keys(loaded.trials), *by])
     frame = loaded.trials.loc[loaded.trials["trial_id"].isin(list(by_id)), list(keys)]
     scored = [by_id[trial_id] for trial_id in frame["trial_id"]]
     frame.insert(3, "step", [trial.step for trial in scored])
@@ -232,7 +231,7 @@ def udr_of_run(
     return frame.dropna(subset="udr").reset_index(drop=True)
 
 
-def _groups(loaded: results.Results, by: Sequence[str] | None) -> list[list[str]]:
+def _groups(loaded: tables.Results, by: Sequence[str] | None) -> list[list[str]]:
     """Ids of the trials that UDR compares with each other."""
     flats = {
         record.trial_id: {"arm": "+".join(sorted(record.arms)), **flattened(record.config)} for record in loaded.records

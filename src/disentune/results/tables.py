@@ -12,9 +12,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 
-from disentune.config import SECTIONS, WATCHED, flattened
+from disentune.cli.terminal import shown
 from disentune.errors import ConfigError, unknown
-from disentune.ledger import (
+from disentune.files.storage import Place, RemotePath, place
+from disentune.metrics import best_of
+from disentune.plugin import FIXED
+from disentune.runs.ledger import (
     Run,
     TrialFolder,
     find_run,
@@ -24,11 +27,8 @@ from disentune.ledger import (
     reached,
     write_atomically,
 )
-from disentune.metrics import best_of
-from disentune.plugin import FIXED
-from disentune.settings import Objective
-from disentune.storage import Place, RemotePath, place
-from disentune.terminal import shown
+from disentune.spec.config import SECTIONS, WATCHED, flattened
+from disentune.spec.settings import Objective
 
 BROKEN = ("failed", "diverged")
 Mode = Literal["max", "min"]

@@ -17,15 +17,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
-from disentune import space
-from disentune.config import flattened, metric_keys, nested
 from disentune.errors import ConfigError
-from disentune.ledger import Run, Status, TrialFolder, is_cut, is_final, missing_row, reached
+from disentune.files.storage import LARGEST_FILE, Place, fetch, opened, place
 from disentune.metrics import best_of
-from disentune.results import BROKEN, evaluated, rank
-from disentune.settings import Asha, Median, Objective, OptunaSearch, Settings
-from disentune.storage import LARGEST_FILE, Place, fetch, opened, place
-from disentune.sweepfile import SweepFile
+from disentune.results.tables import BROKEN, evaluated, rank
+from disentune.runs.ledger import Run, Status, TrialFolder, is_cut, is_final, missing_row, reached
+from disentune.spec import space
+from disentune.spec.config import flattened, metric_keys, nested
+from disentune.spec.settings import Asha, Median, Objective, OptunaSearch, Settings
+from disentune.spec.sweepfile import SweepFile
 
 T = TypeVar("T")
 SPEED_WINDOW_S = 300.0

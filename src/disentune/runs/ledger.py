@@ -24,13 +24,13 @@ from typing import Any, BinaryIO, Literal, NamedTuple, get_args
 
 import torch
 
-from disentune import documents, lease, storage
-from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, Invalid, TrialConfig, id_of, is_id, row_steps
+from disentune.files import documents, lease, storage
+from disentune.spec.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, Invalid, TrialConfig, id_of, is_id, row_steps
 from disentune.environment import environment, is_another
 from disentune.errors import ConfigError, TrialError, Unavailable, did_you_mean, first_line
-from disentune.settings import Settings, may_change
-from disentune.sources import plugin_sources
-from disentune.storage import (
+from disentune.spec.settings import Settings, may_change
+from disentune.runs.sources import plugin_sources
+from disentune.files.storage import (
     OWNER,
     TRANSIENT,
     Owner,
@@ -47,8 +47,8 @@ from disentune.storage import (
     retried,
     sync_folder,
 )
-from disentune.sweepfile import SweepFile, read_sweep
-from disentune.terminal import shown
+from disentune.spec.sweepfile import SweepFile, read_sweep
+from disentune.cli.terminal import shown
 
 State = Literal["pending", "running", "done", "diverged", "failed"]
 FINAL: tuple[State, ...] = ("done", "diverged", "failed")

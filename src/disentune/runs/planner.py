@@ -12,16 +12,16 @@ from typing import Any
 
 from optuna.storages import BaseStorage
 
-from disentune.config import Invalid, TrialConfig, flattened
+from disentune.spec.config import Invalid, TrialConfig, flattened
 from disentune.errors import ConfigError, Unavailable, first_line
-from disentune.ledger import Run, Status, TrialFolder, is_final
-from disentune.schedule import History, Member, Replicates, milestones, moves, verdict
-from disentune.segment import WORDS, Report, Segment
-from disentune.settings import Asha, Cause, Median, OptunaSearch, Pbt
-from disentune.space import Point, domains, fixed, points, trial_config
-from disentune.storage import Place
-from disentune.suggest import Suggestions, arms_of, journal, meanings
-from disentune.sweepfile import SweepFile
+from disentune.runs.ledger import Run, Status, TrialFolder, is_final
+from disentune.runs.verdicts import History, Member, Replicates, milestones, moves, verdict
+from disentune.runs.segment import WORDS, Report, Segment
+from disentune.spec.settings import Asha, Cause, Median, OptunaSearch, Pbt
+from disentune.spec.space import Point, domains, fixed, points, trial_config
+from disentune.files.storage import Place
+from disentune.runs.suggest import Suggestions, arms_of, journal, meanings
+from disentune.spec.sweepfile import SweepFile
 
 LEAVE_S = 5.0
 """How long a trial whose node is taken away waits, so that nothing new is put there any more."""

@@ -9,20 +9,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from disentune import process, space
-from disentune.config import TrialConfig, changed_keys, flattened
-from disentune.data.preparing import assert_obtainable
-from disentune.data.store import about_of, is_root_set, root, use_root
-from disentune.data.stored import contents
+from disentune.learn import process
+from disentune.spec import space
+from disentune.spec.config import TrialConfig, changed_keys, flattened
+from disentune.data.prepared.preparing import assert_obtainable
+from disentune.data.prepared.store import about_of, is_root_set, root, use_root
+from disentune.data.prepared.stored import contents
 from disentune.environment import differences
 from disentune.errors import ConfigError, DataError, Problem
-from disentune.evaluation import evaluated
-from disentune.ledger import Run, Sound, Status, TrialFolder, environment_with, is_final, missing_rows_note
+from disentune.learn.evaluation import evaluated
+from disentune.runs.ledger import Run, Sound, Status, TrialFolder, environment_with, is_final, missing_rows_note
 from disentune.plugin import AutoEncoder, Source
-from disentune.settings import Asha, Median, NoScheduler, OptunaSearch
-from disentune.space import Point
-from disentune.sweepfile import SweepFile
-from disentune.training import Training, built_model
+from disentune.spec.settings import Asha, Median, NoScheduler, OptunaSearch
+from disentune.spec.space import Point
+from disentune.spec.sweepfile import SweepFile
+from disentune.learn.training import Training, built_model
 
 PROBE_STEPS = 30
 
@@ -178,8 +179,8 @@ def _suggested_plan(
 def _suggested(sweep: SweepFile, run: Run) -> list[TrialConfig]:
     """What the search has asked for so far; what a cut journal lacks is suggested again. Raises ConfigError when the
     search was begun with another sweep: its journal says so, or, if an earlier version wrote it, the run's own file."""
-    from disentune.planner import Planner, changed_search  # Optuna takes a moment to import
-    from disentune.suggest import meanings, rehearsal
+    from disentune.runs.planner import Planner, changed_search  # Optuna takes a moment to import
+    from disentune.runs.suggest import meanings, rehearsal
 
     planner = Planner(run, sweep, session="", open_journal=rehearsal)
     if run.exists() and any(study.begun_with is None for study in planner.studies.values()):

@@ -29,12 +29,12 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from disentune.config import changed_keys
+from disentune.spec.config import changed_keys
 from disentune.errors import ConfigError, first_line
-from disentune.randomness import torch_seed
-from disentune.settings import Objective, OptunaSearch
-from disentune.storage import Place, RemotePath, read_if_there
-from disentune.sweepfile import Domain, SweepFile
+from disentune.maths.randomness import torch_seed
+from disentune.spec.settings import Objective, OptunaSearch
+from disentune.files.storage import Place, RemotePath, read_if_there
+from disentune.spec.sweepfile import Domain, SweepFile
 
 ASKED = "asked"
 """Set once all values of a suggestion are in the journal."""

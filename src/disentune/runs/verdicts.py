@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from disentune.config import TrialConfig
-from disentune.randomness import stream
-from disentune.settings import Asha, Median, Pbt
-from disentune.space import draw
-from disentune.sweepfile import Domain
+from disentune.spec.config import TrialConfig
+from disentune.maths.randomness import stream
+from disentune.spec.settings import Asha, Median, Pbt
+from disentune.spec.space import draw
+from disentune.spec.sweepfile import Domain
 
 Verdict = Literal["go", "stop", "wait"]
 

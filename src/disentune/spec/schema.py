@@ -1,7 +1,7 @@
 """JSON Schema of sweep and search-space files for editors, built from the classes that check the files.
 
-`python -m disentune.schema` writes both into `schemas/`. A schema sees one file at a time, so it cannot require a key
-that another layer may bring; `disentune plan` checks the whole.
+`python -m disentune.spec.schema` writes both into `schemas/`. A schema sees one file at a time, so it cannot require a
+key that another layer may bring; `disentune plan` checks the whole.
 """
 
 import json
@@ -11,14 +11,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from disentune.config import LOSS_SCALES, PLAIN_SECTIONS, PLUGIN_SECTIONS, When
-from disentune.figures import FIGURES
+from disentune.learn.transforms import Pixels
+from disentune.maths.ramps import Scheduled
 from disentune.metrics import METRICS
 from disentune.plugin import Catalogue, Frozen
-from disentune.schedules import Scheduled
-from disentune.settings import SCHEDULERS, SEARCHES, Settings
-from disentune.sweepfile import DOMAINS, MOST_SEEDS, NAME, SPACE_NAME, Domain
-from disentune.transforms import Pixels
+from disentune.spec.config import LOSS_SCALES, PLAIN_SECTIONS, PLUGIN_SECTIONS, When
+from disentune.spec.figures import FIGURES
+from disentune.spec.settings import SCHEDULERS, SEARCHES, Settings
+from disentune.spec.sweepfile import DOMAINS, MOST_SEEDS, NAME, SPACE_NAME, Domain
 
 Schema = dict[str, Any]
 

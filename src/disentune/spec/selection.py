@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from disentune.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, flattened
 from disentune.errors import ConfigError, did_you_mean
-from disentune.transforms import Pixels
+from disentune.learn.transforms import Pixels
+from disentune.spec.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, flattened
 
 EXAMPLE = "framework.name == 'beta_vae' and seed < 2"
 LONGEST = 1000

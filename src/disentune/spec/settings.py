@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
 
-from disentune.figures import Figure
 from disentune.plugin import Count, Frozen
+from disentune.spec.figures import Figure
 
 
 def _plain_name(name: str) -> str:

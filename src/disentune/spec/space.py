@@ -9,14 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from disentune.config import Invalid, Training, TrialConfig, flattened, names_own_plugin, nested
 from disentune.errors import ConfigError, Problem, did_you_mean, unknown
-from disentune.figures import keys_of, metrics_of
+from disentune.maths.randomness import stream
 from disentune.parameters import Mistake, validated, worded
-from disentune.randomness import stream
-from disentune.selection import select
-from disentune.settings import Asha, GridSearch, Median, OptunaSearch, Pbt, RandomSearch
-from disentune.sweepfile import Domain, Entry, SweepFile, parse_sweep
+from disentune.spec.config import Invalid, Training, TrialConfig, flattened, names_own_plugin, nested
+from disentune.spec.figures import keys_of, metrics_of
+from disentune.spec.selection import select
+from disentune.spec.settings import Asha, GridSearch, Median, OptunaSearch, Pbt, RandomSearch
+from disentune.spec.sweepfile import Domain, Entry, SweepFile, parse_sweep
 
 MOST_POINTS = 200_000
 MOST_CORNERS = 1_000

@@ -11,15 +11,15 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from disentune import documents
-from disentune.config import SECTIONS, nested, own_plugins
-from disentune.documents import Document
 from disentune.errors import ConfigError, Problem, did_you_mean, unknown
-from disentune.figures import FIGURES
+from disentune.files import documents
+from disentune.files.documents import Document
+from disentune.files.storage import Place
 from disentune.parameters import Mistake, validated, worded
 from disentune.plugin import Frozen, Whole
-from disentune.settings import SCHEDULERS, SEARCHES, Settings
-from disentune.storage import Place
+from disentune.spec.config import SECTIONS, nested, own_plugins
+from disentune.spec.figures import FIGURES
+from disentune.spec.settings import SCHEDULERS, SEARCHES, Settings
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SPACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)*")

@@ -12,8 +12,8 @@ import requests
 
 from disentune.environment import logins
 from disentune.errors import ConfigError
-from disentune.settings import Wandb
-from disentune.storage import without_password
+from disentune.files.storage import without_password
+from disentune.spec.settings import Wandb
 
 DEFAULT_URL = "https://api.wandb.ai"
 ANSWER_S = 10.0

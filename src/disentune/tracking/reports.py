@@ -14,13 +14,13 @@ from typing import Any
 import wandb_workspaces.expr as expr
 import wandb_workspaces.reports.v2 as wr
 
-from disentune.connection import HOW_TO_LOG_IN, Connection, own_entity, trouble
 from disentune.environment import without_secrets
-from disentune.ledger import write_json
 from disentune.report.canvas import LOG_SPAN, words
 from disentune.report.kinds import KINDS
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results import Results, at_of, objective_or_default, ranked
+from disentune.results.tables import Results, at_of, objective_or_default, ranked
+from disentune.runs.ledger import write_json
+from disentune.tracking.connection import HOW_TO_LOG_IN, Connection, own_entity, trouble
 
 BEST = 10
 """Trials in the table of the best."""

@@ -15,7 +15,6 @@ import select
 import shutil
 import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -25,14 +24,15 @@ from typing import Any
 
 import wandb
 
-from disentune import pictures, results
-from disentune.config import flattened
-from disentune.connection import Connection, connection, trouble
 from disentune.environment import without_secrets
-from disentune.errors import CRASHED, ConfigError, DataError
-from disentune.ledger import FINAL, Run, Status, TrialFolder, with_end
-from disentune.storage import Place, RemotePath, place
-from disentune.sweepfile import SweepFile
+from disentune.errors import ConfigError, DataError
+from disentune.files.storage import Place, RemotePath, place
+from disentune.learn import pictures
+from disentune.results import tables
+from disentune.runs.ledger import FINAL, Run, Status, TrialFolder, with_end
+from disentune.spec.config import flattened
+from disentune.spec.sweepfile import SweepFile
+from disentune.tracking.connection import Connection, connection, trouble
 
 INIT_S, FINISH_S = 20.0, 30.0
 """How long a server may take to answer before it counts as away."""
@@ -71,7 +71,7 @@ class Busy(Exception):
 class Telling:
     """Turns a trial's rows, in order, into what W&B is told."""
 
-    maxima: results.Maxima = field(default_factory=results.Maxima)
+    maxima: tables.Maxima = field(default_factory=tables.Maxima)
     before: tuple[int, float] = (0, 0.0)
     """Step and seconds of the row before."""
 
@@ -98,7 +98,7 @@ def _overrides(row: Mapping[str, Any]) -> dict[str, float]:
 def _scores_table(row: Mapping[str, Any]) -> dict[str, Any]:
     if not row.get("scored"):
         return {}
-    data = [[key, row["metrics"][key]] for key in results.evaluated(row["metrics"])]
+    data = [[key, row["metrics"][key]] for key in tables.evaluated(row["metrics"])]
     return {"evaluation/scores": wandb.Table(columns=["metric", "score"], data=data)}
 
 
@@ -473,10 +473,10 @@ class Tracker:
 
 def _best_checkpoint(run: Run) -> tuple[TrialFolder, int, dict[str, Any]] | None:
     """Of the best trial, if all trials have ended: its folder, the kept step nearest to its score, and what it is."""
-    loaded = results.read(run)
-    objective = results.objective_or_default(loaded)
-    trials = results.ranked(loaded, objective.metric, objective.mode, results.at_of(objective))
-    sound = trials[~trials["status"].isin(results.BROKEN) & trials[objective.metric].notna()]
+    loaded = tables.read(run)
+    objective = tables.objective_or_default(loaded)
+    trials = tables.ranked(loaded, objective.metric, objective.mode, tables.at_of(objective))
+    sound = trials[~trials["status"].isin(tables.BROKEN) & trials[objective.metric].notna()]
     if sound.empty or not trials["status"].isin(FINAL).all():
         return None
     trial_id, score = sound.iloc[0]["trial_id"], float(sound.iloc[0][objective.metric])
@@ -516,11 +516,3 @@ def main() -> None:
         tracker = Tracker(run, there, say=lambda text: print(text, flush=True))  # noqa: T201
         tracker.follow(hints())
     os._exit(0)  # runs whose server is away are left as they are: the next one to send goes on from there
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except Exception:  # the log is a file of the run
-        print(without_secrets(traceback.format_exc()), flush=True)  # noqa: T201
-        sys.exit(CRASHED)

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from disentune.connection import Connection
-from disentune.ledger import Run
+from disentune.runs.ledger import Run
+from disentune.tracking.connection import Connection
 
 QUIET_S, FLUSH_S = 3.0, 180.0
 """How long the end of a session waits for what is still to be sent: without a word, and at most."""

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from bad_server import Reply, bad_server, closed_port
-from disentune.data import download as downloading
-from disentune.data.download import download
+from disentune.data.prepared import download as downloading
+from disentune.data.prepared.download import download
 from disentune.errors import DataError
 from disentune.plugin import File
 from processes import wait_until
@@ -455,7 +455,7 @@ def test_a_mirror_that_refuses_leaves_the_part(server, tmp_path, monkeypatch, ba
 SLOW = """
 import sys
 from pathlib import Path
-from disentune.data.download import download
+from disentune.data.prepared.download import download
 from disentune.plugin import File
 download(File("thing.bin", (sys.argv[1],)), Path(sys.argv[2]), "command", lambda what, done, total: None)
 """

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disentune.data import formats
-from disentune.data.formats import (
+from disentune.data.prepared import formats
+from disentune.data.prepared.formats import (
     array_chunks,
     array_keys,
     array_shape,

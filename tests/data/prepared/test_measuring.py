@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from disentune.data.measuring import Measuring
+from disentune.data.prepared.measuring import Measuring
 
 
 @pytest.mark.parametrize("chunks", [1, 3, 50])

@@ -14,9 +14,9 @@ import pytest
 from filelock import FileLock, Timeout
 
 import stored_examples as examples
-from disentune.data import preparing
-from disentune.data.preparing import prepare
-from disentune.data.store import VARIABLE, about_of, folder_of, images_path, mapped, verify
+from disentune.data.prepared import preparing
+from disentune.data.prepared.preparing import prepare
+from disentune.data.prepared.store import VARIABLE, about_of, folder_of, images_path, mapped, verify
 from disentune.errors import DataError
 from disentune.plugin import File, Source, Statistics
 from stored_examples import BITS, COUNT, GREY, NAME, example, reads_of, source_of

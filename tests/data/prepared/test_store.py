@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disentune.data import store
-from disentune.data.preparing import prepare
-from disentune.data.store import VARIABLE, about_of, folder_of, mapped, prepared_sources, use_root, verify
+from disentune.data.prepared import store
+from disentune.data.prepared.preparing import prepare
+from disentune.data.prepared.store import VARIABLE, about_of, folder_of, mapped, prepared_sources, use_root, verify
 from disentune.errors import DataError
 from disentune.plugin import File, Source
 from stored_examples import BITS, COUNT, NAME, example, source_of

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import stored_examples as examples
-from disentune.data import stored
-from disentune.data.preparing import prepare
-from disentune.data.store import VARIABLE, about_of
-from disentune.data.stored import StoredImages, opened
+from disentune.data.prepared import stored
+from disentune.data.prepared.preparing import prepare
+from disentune.data.prepared.store import VARIABLE, about_of
+from disentune.data.prepared.stored import StoredImages, opened
 from disentune.errors import DataError
 from processes import wait_until
 from stored_examples import COUNT, FACTORS, GREY, NAME, PATIENCE_S, example, reads_of, source_of
@@ -34,7 +34,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def processes():
     """Real processes that share no state with this one; torch is imported once for all of them."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["disentune.data.stored"])
+    context.set_forkserver_preload(["disentune.data.prepared.stored"])
     return context
 
 

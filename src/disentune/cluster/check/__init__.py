@@ -5,11 +5,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from disentune.clusterfile import kuberay, launcher, reading, rules, sweeps
-from disentune.clusterfile.described import Cluster
-from disentune.clusterfile.reading import Finding, Source
-from disentune.documents import Document
+from disentune.cluster.check import kuberay, launcher, reading, rules, sweeps
+from disentune.cluster.check.described import Cluster
+from disentune.cluster.check.reading import Finding, Source
 from disentune.errors import ConfigError, file_and_line
+from disentune.files.documents import Document
 
 __all__ = ["Checked", "Finding", "check"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from disentune.clusterfile.reading import Source
+from disentune.cluster.check.reading import Source
 
 Role = Literal["head", "worker"]
 

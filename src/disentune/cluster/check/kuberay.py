@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from disentune.clusterfile import rules
-from disentune.clusterfile.described import BOTH, Cluster, Machine, Role, Told
-from disentune.clusterfile.reading import Finding, Source, error, warning
-from disentune.documents import Document, Path_
+from disentune.cluster.check import rules
+from disentune.cluster.check.described import BOTH, Cluster, Machine, Role, Told
+from disentune.cluster.check.reading import Finding, Source, error, warning
 from disentune.errors import did_you_mean, unknown
+from disentune.files.documents import Document, Path_
 
 KINDS = ("RayCluster", "RayJob")
 CONTAINERS = ("containers", "initContainers")
@@ -346,7 +346,7 @@ def _job(document: Document) -> Iterator[Finding]:
         yield error(document.where(("spec", "shutdownAfterJobFinishes")), text)
     entry = str(spec.get("entrypoint") or "")
     if "disentune" in entry and "supervisor" not in entry:
-        text = "a crashed driver stays down; write: python -m disentune.supervisor -- run SWEEP --address auto"
+        text = "a crashed driver stays down; write: python -m disentune.cluster.supervisor -- run SWEEP --address auto"
         yield warning(document.where(("spec", "entrypoint")), text)
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from disentune.clusterfile import rules
-from disentune.clusterfile.described import BOTH, Cluster, Machine, Role, Told
-from disentune.clusterfile.reading import Finding, Source, error, warning
-from disentune.documents import Document
+from disentune.cluster.check import rules
+from disentune.cluster.check.described import BOTH, Cluster, Machine, Role, Told
+from disentune.cluster.check.reading import Finding, Source, error, warning
 from disentune.errors import did_you_mean, first_line
+from disentune.files.documents import Document
 
 KNOWN = ("aws", "gcp", "local")
 COMMANDS: tuple[tuple[str, frozenset[Role], bool], ...] = (

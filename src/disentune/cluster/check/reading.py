@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import yaml
 
-from disentune.documents import DEEPEST, LARGEST_FILE, MOST_VALUES, Document, Path_
 from disentune.errors import ConfigError, Problem, first_line
+from disentune.files.documents import DEEPEST, LARGEST_FILE, MOST_VALUES, Document, Path_
 
 MERGE = "tag:yaml.org,2002:merge"
 _WORDS = ("true", "false")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from disentune.clusterfile.described import Cluster, Machine, Role, Told
-from disentune.clusterfile.reading import Finding, error, warning
+from disentune.cluster.check.described import Cluster, Machine, Role, Told
+from disentune.cluster.check.reading import Finding, error, warning
 from disentune.errors import ConfigError
-from disentune.storage import place
+from disentune.files.storage import place
 
 TOKEN = re.compile(r"(~|/root|/home/[^/]+)/\.ray/auth_token")
 PLACEHOLDER = "CHANGE_ME"
@@ -296,7 +296,7 @@ def spot(cluster: Cluster) -> Iterator[Finding]:
     if not kinds:
         return
     if not cluster.says(r"disentune\.preemption", "worker"):
-        text = "no worker listens for the notice before it is taken: add `nohup python -m disentune.preemption ... &`"
+        text = "no worker listens for the pre-emption notice: add `nohup python -m disentune.cluster.preemption ... &`"
         yield warning(cluster.start_of("worker"), text)
     for kind in kinds:
         yield from _fallback(cluster, kind)
@@ -311,7 +311,7 @@ def _fallback(cluster: Cluster, kind: Machine) -> Iterator[Finding]:
     elif cluster.provider == "aws" and not (cluster.says(OLD_AUTOSCALER, "head") and cluster.says(SCORER, "head")):
         text = (
             f"{kind.name}: Ray asks for spot again and again and never turns to {others[0].name}, unless its start has "
-            "RAY_enable_autoscaler_v2=0 RAY_AUTOSCALER_UTILIZATION_SCORER=disentune.fallback.score"
+            "RAY_enable_autoscaler_v2=0 RAY_AUTOSCALER_UTILIZATION_SCORER=disentune.cluster.fallback.score"
         )
         yield warning(cluster.start_of("head"), text)
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from disentune import space
-from disentune.clusterfile.described import Cluster, Machine
-from disentune.clusterfile.reading import Finding, error, warning
+from disentune.cluster.check.described import Cluster, Machine
+from disentune.cluster.check.reading import Finding, error, warning
 from disentune.errors import ConfigError
-from disentune.settings import Resources
-from disentune.sweepfile import SweepFile
+from disentune.spec import space
+from disentune.spec.settings import Resources
+from disentune.spec.sweepfile import SweepFile
 
 PREPARE = r"disentune data prepare ([\w-]+)"
 

@@ -14,9 +14,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from disentune.data.download import Progress, download
-from disentune.data.measuring import Measuring
-from disentune.data.store import (
+from disentune.data.prepared.download import Progress, download
+from disentune.data.prepared.measuring import Measuring
+from disentune.data.prepared.store import (
     ABOUT,
     CHECKED,
     FORMAT,

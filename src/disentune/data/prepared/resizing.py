@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from disentune.data.formats import channels_first
+from disentune.data.prepared.formats import channels_first
 
 Filter = Literal["bilinear", "lanczos"]
 """Bilinear as disent and its published constants, Lanczos as disentanglement_lib; both average what they shrink."""

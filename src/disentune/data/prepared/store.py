@@ -26,8 +26,8 @@ import numpy as np
 from filelock import FileLock
 from pydantic import ValidationError
 
-from disentune.data.download import Progress
-from disentune.data.measuring import Measuring
+from disentune.data.prepared.download import Progress
+from disentune.data.prepared.measuring import Measuring
 from disentune.errors import DataError
 from disentune.plugin import Frozen, Shape, Source
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from disentune.data.factors import FactorGrid
-from disentune.data.preparing import prepare
-from disentune.data.store import ABOUT, Prepared, about_of, folder_of, mapped
+from disentune.data.prepared.preparing import prepare
+from disentune.data.prepared.store import ABOUT, Prepared, about_of, folder_of, mapped
 from disentune.errors import DataError
 from disentune.plugin import Source
 

@@ -1,0 +1,1 @@
+"""Clusters: jobs, their supervisor, checks, pre-emption."""

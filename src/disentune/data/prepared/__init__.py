@@ -1,0 +1,1 @@
+"""Public data files turned into arrays, once per node."""

@@ -1,0 +1,1 @@
+"""Ray Tune's edge: a sweep carried out on Ray."""

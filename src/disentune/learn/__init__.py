@@ -1,0 +1,1 @@
+"""Training and evaluating one model; knows nothing of sweeps or Ray."""

@@ -1,0 +1,1 @@
+"""Mathematics that the plug-ins and the loop share."""

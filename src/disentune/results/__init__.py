@@ -1,0 +1,1 @@
+"""Rows as tables, a run as it is now, scores of trained models."""

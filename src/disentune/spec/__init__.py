@@ -1,0 +1,1 @@
+"""What a user asks for: sweep and search-space files, trials, settings."""
