@@ -1,6 +1,7 @@
 """What a run was made with: versions, commit, hardware. Nothing personal: no user, no path, no variable."""
 
 import base64
+import hashlib
 import json
 import netrc
 import os
@@ -12,8 +13,6 @@ from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from disentune.runs.sources import own_source
 
 PACKAGES = ("disentune", "torch", "numpy", "scikit-learn", "scipy", "ray", "optuna", "pandas", "pyarrow")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|_PWD|CREDENTIAL", re.IGNORECASE)
@@ -42,6 +41,17 @@ def environment() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "gpus": _gpus(),
     }
+
+
+def own_source() -> str:
+    """A hash of every module of this package, by name and content."""
+    own = Path(__file__).parent
+    files = sorted(own.rglob("*.py"))
+    return short_hash(b"".join(f"{file.relative_to(own)} {short_hash(file.read_bytes())}\n".encode() for file in files))
+
+
+def short_hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
 
 
 def versions() -> dict[str, str | None]:
@@ -212,6 +222,6 @@ def _cpu() -> str:
 
 
 def _gpus() -> list[str]:
-    from disentune.learn import cuda
+    import torch  # takes seconds, and only a run's facts need it
 
-    return cuda.names()
+    return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]

@@ -57,7 +57,7 @@ def test_a_log_whose_run_is_gone_is_not_made_again(tmp_path, monkeypatch):
 
 
 def test_closed_streams_leave_no_number_for_a_file_to_take():
-    code = "import os; from disentune import terminal; terminal.open_standard_streams(); print(os.open('.', 0) > 2)"
+    code = "import os; from disentune.cli import terminal; terminal.open_standard_streams(); print(os.open('.', 0) > 2)"
     code = code.replace("print(", "os._exit(0 if ").replace("> 2)", "> 2 else 1)")
     command = [sys.executable, "-c", code]
     assert subprocess.run(["sh", "-c", '"$@" >&- 2>&- <&-', "sh", *command], timeout=120, check=False).returncode == 0

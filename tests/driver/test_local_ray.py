@@ -105,7 +105,7 @@ def test_rays_class_is_as_it_was_when_the_start_fails():
 def test_nothing_of_a_real_one_stays_and_none_of_its_servers_is_the_dashboards(tmp_path):
     code = """
 import psutil, ray
-from disentune import local_ray
+from disentune.driver import local_ray
 local_ray.start(ray, meanwhile=lambda: None)
 assert ray.get(ray.remote(lambda: 6 * 7).remote()) == 42
 family = psutil.Process().children(recursive=True)

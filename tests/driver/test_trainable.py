@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from ray import tune
 
-from disentune.cluster.preemption import notice_path
 from disentune.driver import trainable
 from disentune.driver.search import Causes, Ends, LedgerSearch
 from disentune.driver.trainable import SegmentTrainable
+from disentune.files.notice import notice_path
 from disentune.learn import cuda
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
@@ -102,9 +102,9 @@ from dataclasses import replace
 
 import ray
 import torch
-from disentune import cuda
+from disentune.learn import cuda
 from disentune.frameworks import FRAMEWORKS
-from disentune.cluster.preemption import notice_path
+from disentune.files.notice import notice_path
 
 HERE = pathlib.Path(__file__).parent
 deadline = time.monotonic() + 300

@@ -33,7 +33,7 @@ FILE = "/shared/lab.yaml"
 STORAGE = "/shared/runs"  # what cluster/onprem.yaml says, too
 URL = "http://127.0.0.1:8265"
 LITTLE = " --object-store-memory=100000000"
-WATCH = "from disentune import preemption as p; p.POLL_S = 0.5; p.main()"  # not to be overtaken by short trials
+WATCH = "from disentune.cluster import preemption as p; p.POLL_S = 0.5; p.main()"  # not to be overtaken by short trials
 # Six trials of some seconds each: long enough to be met in the middle.
 CHANGES = [
     "seeds=1", "training.steps=1200", "training.log_every=300", "evaluation.every=300", "checkpoint.every_steps=50",

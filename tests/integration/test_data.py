@@ -28,7 +28,7 @@ data: {{root: {root}}}
 """
 LAUNCH = """
 from pathlib import Path
-from disentune import space
+from disentune.spec import space
 from disentune.runs.ledger import Run
 from disentune.driver.sweep import launch
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from disentune.files import documents, lease
-from disentune.runs import ledger
-from disentune.spec.config import TrialConfig, id_of
 from disentune.errors import ConfigError, TrialError
-from disentune.runs.ledger import Checkpoints, Run, Status, TrialFolder, find_run, write_atomically
+from disentune.files import documents, lease
 from disentune.files.storage import assert_writable, place, read_bytes
+from disentune.runs import ledger
+from disentune.runs.ledger import Checkpoints, Run, Status, TrialFolder, find_run, write_atomically
+from disentune.spec.config import TrialConfig, id_of
 from disentune.spec.sweepfile import read_sweep
 
 TREE = {
@@ -732,7 +732,7 @@ def test_every_session_has_its_own_token_and_clears_an_old_request_to_stop(run):
 WRITER = """
 import os, sys
 from pathlib import Path
-from disentune import ledger
+from disentune.runs import ledger
 os.replace = lambda *paths: (print(paths[0], flush=True), sys.stdin.read())
 for name in sys.argv[1:]:
     ledger.write_atomically(Path(name), b"new")
@@ -879,7 +879,9 @@ def test_a_full_disk_is_raised_at_once_and_leaves_the_old_content(folder, monkey
 def test_a_worker_does_not_take_a_storage_that_cannot_be_read_for_another_driver(run, monkeypatch):
     with run.locked() as token:
         monkeypatch.setattr("disentune.files.storage.PATIENCE_S", 0.0)
-        monkeypatch.setattr("disentune.files.storage.opened", lambda path: (_ for _ in ()).throw(OSError(errno.EIO, "gone")))
+        monkeypatch.setattr(
+            "disentune.files.storage.opened", lambda path: (_ for _ in ()).throw(OSError(errno.EIO, "gone"))
+        )
         with pytest.raises(OSError, match="gone"):
             run.session()
         monkeypatch.undo()

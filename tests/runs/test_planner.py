@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from disentune.cli import app
+from disentune.errors import Unavailable
+from disentune.results.tables import read, write_parquet
 from disentune.runs import planner as planner_module
 from disentune.runs import segment as segment_module
-from disentune.errors import Unavailable
 from disentune.runs.ledger import Run, TrialFolder
 from disentune.runs.planner import DOUBT_S, LEAVE_S, LONGEST_REST_S, STORAGE_FAULTS, STORAGE_S, Planner
-from disentune.results.tables import read, write_parquet
 from disentune.runs.segment import Report, work
 from disentune.runs.suggest import Suggestions
 from disentune.spec.sweepfile import read_sweep

@@ -7,15 +7,15 @@ import sys
 import pytest
 import torch
 
+from disentune.errors import ConfigError
 from disentune.files import documents
 from disentune.runs import preview
+from disentune.runs.ledger import Run, Status
+from disentune.runs.planner import Planner
+from disentune.runs.preview import cost, filters_allowed, make_plan
+from disentune.runs.segment import Report
 from disentune.spec import space
 from disentune.spec.config import Training
-from disentune.errors import ConfigError
-from disentune.runs.ledger import Run, Status
-from disentune.runs.preview import cost, filters_allowed, make_plan
-from disentune.runs.planner import Planner
-from disentune.runs.segment import Report
 from disentune.spec.sweepfile import read_sweep
 
 TRIAL = {
@@ -435,7 +435,9 @@ def test_a_probe_takes_few_steps_and_one_step_is_enough(sweep, run, monkeypatch,
 
 def test_arms_that_differ_by_a_weight_of_the_loss_are_built_once(sweep, run, monkeypatch):
     built, build = [], preview.Training.__init__
-    monkeypatch.setattr(preview.Training, "__init__", lambda self, config: (built.append(config), build(self, config))[1])
+    monkeypatch.setattr(
+        preview.Training, "__init__", lambda self, config: (built.append(config), build(self, config))[1]
+    )
     arms = {f"a{number}": {"framework.beta": number + 0.5} for number in range(20)}
     read = sweep(arms | {"wide": {"model.width": 16}})
     planned = make_plan(read, run)

@@ -16,14 +16,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from disentune.errors import ConfigError, DataError
 from disentune.learn import pictures
+from disentune.learn.training import Training
 from disentune.runs import ledger
 from disentune.runs import segment as segment_module
-from disentune.errors import ConfigError, DataError
 from disentune.runs.ledger import Checkpoints, Run, TrialFolder, is_final
 from disentune.runs.segment import Best, Preempted, Segment, Superseded, Watchdog, _Worker, plateau, work
 from disentune.spec.settings import Objective, Plateau, Settings
-from disentune.learn.training import Training
 
 MIG = Objective(metric="mig", mode="max")
 SMALL = {

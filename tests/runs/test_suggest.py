@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from disentune.errors import ConfigError
-from disentune.spec.settings import Objective, OptunaSearch
 from disentune.files.storage import place
 from disentune.runs.suggest import Suggestions, journal
+from disentune.spec.settings import Objective, OptunaSearch
 from disentune.spec.sweepfile import Domain
 
 DOMAINS = {

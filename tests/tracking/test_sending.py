@@ -192,11 +192,11 @@ def test_a_tracker_that_was_killed_leaves_no_gap_and_no_repeat(server, maker, rn
     script = """if True:
         import os, sys
         from pathlib import Path
-        from disentune import tracking
+        from disentune.tracking import sending
         from disentune.tracking.connection import connection
-        run = tracking.Run(Path(sys.argv[1]))
+        run = sending.Run(Path(sys.argv[1]))
         place = connection(run.sweep().settings.wandb, "demo", run.name)
-        tracking.Tracker(run, place).bring_up_to_date(sys.argv[2])
+        sending.Tracker(run, place).bring_up_to_date(sys.argv[2])
         os.kill(os.getpid(), 9)
     """
     killed = subprocess.run([sys.executable, "-c", script, str(maker.run.path), trial_id], timeout=60)

@@ -36,7 +36,6 @@ from disentune.cli.terminal import (
     patient_progress,
     print_json,
     progress_bar,
-    shown,
 )
 from disentune.environment import cleaned_values
 from disentune.errors import (
@@ -49,6 +48,7 @@ from disentune.errors import (
     DisentuneError,
     Unavailable,
 )
+from disentune.files.storage import shown
 
 app = typer.Typer(
     name="disentune",

@@ -13,10 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from disentune.cli.terminal import PLAIN_INTERVAL_S, duration
+from disentune.cli.terminal import PLAIN_INTERVAL_S
 from disentune.environment import without_secrets
 from disentune.results.tables import BROKEN
-from disentune.results.watch import MOST_TROUBLES, Picture, Seen, Trouble, first_line, status_path
+from disentune.results.watch import MOST_TROUBLES, Picture, Seen, Trouble, duration, first_line, status_path
 from disentune.runs.ledger import Status, TrialFolder
 from disentune.runs.planner import Planner, Trial
 from disentune.runs.preview import Cost, Plan

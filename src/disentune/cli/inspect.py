@@ -6,8 +6,9 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from disentune.cli.terminal import AsJson, out, print_json, progress_bar, shown
+from disentune.cli.terminal import AsJson, out, print_json, progress_bar
 from disentune.errors import ConfigError
+from disentune.files.storage import shown
 
 MOST_DETAILED = 3
 """Worlds of which every factor is listed without being asked for."""

@@ -239,23 +239,3 @@ class _Lines:
         if now - self.said.get(what, -PLAIN_INTERVAL_S) >= PLAIN_INTERVAL_S:
             self.said[what] = now
             err.print(f"{what}: {done / total:.0%}" if total else what, markup=False)
-
-
-# ---- words
-
-
-def duration(seconds: float) -> str:
-    """`45 s`, `3 min 20 s`, `2 h 05 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"
-
-
-def shown(path: Any) -> str:
-    """A path as the user would type it; the address of one in an object store."""
-    if not isinstance(path, Path):
-        return str(path)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

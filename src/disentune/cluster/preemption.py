@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -23,6 +22,8 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from disentune.files.notice import notice_path
+
 METADATA_URL = "http://169.254.169.254"
 POLL_S, ANSWER_S, DRAIN_S = 5.0, 2.0, 30.0
 ROUNDS = 3
@@ -30,11 +31,6 @@ ROUNDS = 3
 MOST_BYTES = 1 << 20
 WARNING_S = {"aws": 120, "gcp": 30, "azure": 30}
 """How long before the end the notice comes, where it does not say so itself."""
-
-
-def notice_path(node_id: str) -> Path:
-    """Exists once this node, by Ray's name for it, is about to be taken away."""
-    return Path(tempfile.gettempdir()) / f"disentune-notice-{node_id}"
 
 
 class Notice(NamedTuple):

@@ -20,8 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from disentune.cli.terminal import err
-from disentune.environment import versions
+from disentune.environment import versions, without_secrets
 from disentune.errors import CRASHED, DONE, INTERRUPTED, SOME_FAILED, UNAVAILABLE, WRONG_INPUT
 
 ENDINGS = (DONE, SOME_FAILED, WRONG_INPUT, INTERRUPTED)
@@ -37,6 +36,10 @@ _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
+def _say(text: str) -> None:
+    sys.stderr.write(f"{without_secrets(text)}\n")
+
+
 class Supervisor:
     """One driver at a time, until one ends as it meant to, or is asked to."""
 
@@ -45,7 +48,7 @@ class Supervisor:
         arguments: Sequence[str],
         rows: Callable[[], int],
         driver: Sequence[str] = DRIVER,
-        say: Callable[[str], None] = lambda text: err.print(text, markup=False),
+        say: Callable[[str], None] = _say,
     ):
         self.command, self.rows, self.say = [*driver, *arguments], rows, say
         self.child: subprocess.Popen[bytes] | None = None
@@ -213,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "--storage" not in arguments and STORAGE not in os.environ:
             refused.append(f"no storage: {STORAGE} is not set on the head; submit with --storage")
         for text in (*refused, *(f"note: {text}" for text in noted)):
-            err.print(text, markup=False)
+            _say(text)
         if refused:
             return WRONG_INPUT
     return Supervisor(arguments, lambda: rows_of(arguments)).run()

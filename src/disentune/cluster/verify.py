@@ -1,12 +1,8 @@
 """Whether a running cluster is what a sweep needs: every node is asked, and every problem is named at once."""
 
-import logging
 import os
 import secrets
 import shutil
-import socket
-import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,15 +11,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from disentune.driver.joining import joined
 from disentune.environment import environment, versions
-from disentune.errors import ConfigError, first_line
+from disentune.errors import first_line
 from disentune.files.storage import Place, place
 from disentune.plugin import Source
 from disentune.runs.preview import prepared
 
 JOIN_S, ANSWER_S = 60.0, 90.0
 """How long is waited for nodes to join, and for a node's answer: it imports torch first."""
-CONNECT_S = 10.0
 CLOCK_S = 10.0
 """How far a node's clock may be off: it dates what the ledger holds."""
 HEAD = "node:__internal_head__"
@@ -99,7 +95,7 @@ def verify(
 ) -> Verdict:
     """Looks at every node of the cluster that this machine is part of; `wanted` is how many there should be.
     ConfigError when there is no cluster."""
-    with _ray(address) as ray:
+    with joined(address) as ray:
         problems = _waited_for(ray, wanted, say) if wanted else []
         question = Question(storage, secrets.token_hex(8), tuple(sources), data_root)
         with _marked(question) as trouble:
@@ -110,65 +106,6 @@ def verify(
 
 
 # ---- Ray
-
-
-@contextmanager
-def _ray(address: str) -> Iterator[Any]:
-    import ray
-
-    mine = not ray.is_initialized()
-    if mine:
-        join(ray, address)
-    try:
-        yield ray
-    finally:
-        if mine:
-            ray.shutdown()
-
-
-def join(ray: Any, address: str) -> None:
-    """Becomes a driver of the cluster that this machine is part of. ConfigError when that cannot be, with the reason
-    in a line instead of Ray's many."""
-    _assert_answers(address)
-    said: list[str] = []
-    try:
-        with _quietly(said):
-            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
-    except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
-        if isinstance(error, ray.exceptions.AuthenticationError) or any("InvalidAuthToken" in text for text in said):
-            text = "the cluster refuses this machine's token: ~/.ray/auth_token must be the head's, with"
-            raise ConfigError(f"--address {address}: {text} RAY_AUTH_MODE=token on every node") from None
-        raise ConfigError(
-            f"--address {address}: no Ray cluster answers there ({first_line(error)}); run this on a node of the "
-            "cluster, or from elsewhere by its dashboard, as disentune cluster verify and disentune submit do"
-        ) from None
-
-
-def _assert_answers(address: str) -> None:
-    """Ray itself waits for minutes before it gives up on an address where nothing listens."""
-    host, colon, port = address.rpartition(":")
-    if not colon:
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--address {address}: no Ray cluster answers there ({error})") from None
-
-
-@contextmanager
-def _quietly(said: list[str]) -> Iterator[None]:
-    """Ray's own code writes its trouble past Python, a line a second; it is kept here to tell the reason by."""
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-            file.seek(0)
-            said.append(file.read().decode(errors="replace"))
 
 
 def _waited_for(ray: Any, wanted: int, say: Callable[[str], None]) -> list[str]:

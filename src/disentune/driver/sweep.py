@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from disentune.driver import local_ray
+from disentune.driver.joining import join
 from disentune.errors import ConfigError
 from disentune.files.storage import OWNER, Place, owner, owner_in, without_password
 from disentune.learn import cuda
@@ -307,8 +308,6 @@ def _assert_address(address: str) -> None:
 
 def _connect(ray: Any, address: str | None, say: Callable[[str], None] = lambda text: None) -> None:
     if address:
-        from disentune.cluster.verify import join
-
         join(ray, address)
     else:
         local_ray.start_patiently(ray, _load_what_comes_next, say)

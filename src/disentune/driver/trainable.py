@@ -9,7 +9,7 @@ from typing import Any
 import ray
 from ray import tune
 
-from disentune.cluster.preemption import notice_path
+from disentune.files.notice import notice_path
 from disentune.learn import cuda
 from disentune.runs.segment import Report, Segment, Unclean, work
 

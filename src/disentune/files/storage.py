@@ -658,3 +658,10 @@ def _asked_offset(scheme: str) -> float | None:
         return parsedate_to_datetime(date).timestamp() - time.time()
     except (OSError, TypeError, ValueError):
         return None
+
+
+def shown(path: Any) -> str:
+    """A path as the user would type it; the address of one in an object store."""
+    if not isinstance(path, Path):
+        return str(path)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -25,10 +25,6 @@ def device_count() -> int:
     return torch.cuda.device_count()
 
 
-def names() -> list[str]:
-    return [torch.cuda.get_device_name(number) for number in range(device_count())]
-
-
 def free_bytes(device: torch.device) -> int:
     free, _ = torch.cuda.mem_get_info(device)
     return free

@@ -52,7 +52,7 @@ class Pictures:
     """(l,) float32: nats of each to the prior, mean over the sample."""
     spans: np.ndarray
     """(l, 2) float32: where each traversal starts and ends."""
-    image_distances: Mapping[str, np.ndarray]
+    distances: Mapping[str, np.ndarray]
     """Factor -> float32 (5, v, v), in the order of `COLUMNS`: means over random traversals of the factor."""
 
 
@@ -159,8 +159,8 @@ def from_bytes(data: bytes) -> Pictures:
                 raise DataError("a checksum differs")
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             factors = [str(name) for name in file["factors"]]
-            image_distances = {name: file[f"distances_{place}"] for place, name in enumerate(factors)}
-            pictures = Pictures(distances=image_distances, **{name: file[name] for name in _ARRAYS})
+            distances = {name: file[f"distances_{place}"] for place, name in enumerate(factors)}
+            pictures = Pictures(distances=distances, **{name: file[name] for name in _ARRAYS})
         _assert_shapes(pictures)
         "".join(factors).encode()  # no half of a character
     except Exception as error:  # a damaged archive fails in a dozen ways, and none is worth a page

@@ -2,16 +2,15 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from disentune.learn import cuda
 from disentune.maths.randomness import scrambled
-from disentune.plugin import FactorImages, Frozen, Statistics
+from disentune.plugin import FactorImages, Statistics
+from disentune.spec.pixels import Pixels
 
 FILL = 4096
 """Images at a time when a whole data set is copied to a device."""
@@ -19,23 +18,6 @@ CACHED = 8
 """Images that get their noise at a time on a CPU, so that it stays in the cache: 1.6 times as fast."""
 SHARE = 0.5
 """How much of the free memory of a device a whole data set may take."""
-
-
-class Pixels(Frozen):
-    """What becomes of a data set's images; part of a trial's `dataset` section."""
-
-    transform: Literal["standardise", "unit"] = Field(
-        "standardise", description="unit: pixels in [0, 1]; standardise: mean 0 and standard deviation 1"
-    )
-    statistics: Literal["computed", "published"] = Field(
-        "computed", description="standardise by what was computed from the images, or by the published constants"
-    )
-    noise: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="amplitude of uniform noise on pixels in [0, 1], fixed for each image (Zietlow et al. 2021)",
-    )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from disentune.cli.terminal import duration
 from disentune.environment import cleaner
 from disentune.errors import ConfigError, DisentuneError
 from disentune.files.storage import Place
@@ -48,6 +47,7 @@ from disentune.results.tables import (
     values,
     varying_keys,
 )
+from disentune.results.watch import duration
 from disentune.runs.ledger import Run, Status, write_atomically
 from disentune.spec import space
 from disentune.spec.config import Invalid

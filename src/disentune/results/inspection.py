@@ -10,11 +10,11 @@ import numpy as np
 
 from disentune.errors import ConfigError, DataError, Problem
 from disentune.learn.image_distances import Along, Look, opened, quick_order
-from disentune.learn.transforms import Pixels
 from disentune.parameters import shown as worded_alone
 from disentune.runs.preview import prepared, sources_of
 from disentune.spec import space
 from disentune.spec.config import Invalid, TrialConfig, flattened
+from disentune.spec.pixels import Pixels
 from disentune.spec.settings import OptunaSearch
 from disentune.spec.sweepfile import SweepFile, overrides_by_key
 

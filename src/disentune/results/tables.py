@@ -12,9 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 
-from disentune.cli.terminal import shown
 from disentune.errors import ConfigError, unknown
-from disentune.files.storage import Place, RemotePath, place
+from disentune.files.storage import Place, RemotePath, place, shown
 from disentune.metrics import best_of
 from disentune.plugin import FIXED
 from disentune.runs.ledger import (

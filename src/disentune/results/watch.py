@@ -592,3 +592,13 @@ def _trouble_json(trouble: Trouble, where: str) -> dict[str, Any]:
 def status_path(where: str, trial_id: str) -> str:
     """Where a trial's cause stands in full."""
     return os.path.join(where, "trials", trial_id, "status.json")
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `3 min 20 s`, `2 h 05 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60:02d} min"

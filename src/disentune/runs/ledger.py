@@ -24,12 +24,9 @@ from typing import Any, BinaryIO, Literal, NamedTuple, get_args
 
 import torch
 
-from disentune.files import documents, lease, storage
-from disentune.spec.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, Invalid, TrialConfig, id_of, is_id, row_steps
 from disentune.environment import environment, is_another
 from disentune.errors import ConfigError, TrialError, Unavailable, did_you_mean, first_line
-from disentune.spec.settings import Settings, may_change
-from disentune.runs.sources import plugin_sources
+from disentune.files import documents, lease, storage
 from disentune.files.storage import (
     OWNER,
     TRANSIENT,
@@ -45,10 +42,22 @@ from disentune.files.storage import (
     read_bytes,
     read_if_there,
     retried,
+    shown,
     sync_folder,
 )
+from disentune.runs.sources import plugin_sources
+from disentune.spec.config import (
+    PLAIN_SECTIONS,
+    PLUGIN_SECTIONS,
+    SECTIONS,
+    Invalid,
+    TrialConfig,
+    id_of,
+    is_id,
+    row_steps,
+)
+from disentune.spec.settings import Settings, may_change
 from disentune.spec.sweepfile import SweepFile, read_sweep
-from disentune.cli.terminal import shown
 
 State = Literal["pending", "running", "done", "diverged", "failed"]
 FINAL: tuple[State, ...] = ("done", "diverged", "failed")

@@ -12,15 +12,15 @@ from typing import Any
 
 from optuna.storages import BaseStorage
 
-from disentune.spec.config import Invalid, TrialConfig, flattened
 from disentune.errors import ConfigError, Unavailable, first_line
+from disentune.files.storage import Place
 from disentune.runs.ledger import Run, Status, TrialFolder, is_final
-from disentune.runs.verdicts import History, Member, Replicates, milestones, moves, verdict
 from disentune.runs.segment import WORDS, Report, Segment
+from disentune.runs.suggest import Suggestions, arms_of, journal, meanings
+from disentune.runs.verdicts import History, Member, Replicates, milestones, moves, verdict
+from disentune.spec.config import Invalid, TrialConfig, flattened
 from disentune.spec.settings import Asha, Cause, Median, OptunaSearch, Pbt
 from disentune.spec.space import Point, domains, fixed, points, trial_config
-from disentune.files.storage import Place
-from disentune.runs.suggest import Suggestions, arms_of, journal, meanings
 from disentune.spec.sweepfile import SweepFile
 
 LEAVE_S = 5.0

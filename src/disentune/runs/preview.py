@@ -9,21 +9,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from disentune.learn import process
-from disentune.spec import space
-from disentune.spec.config import TrialConfig, changed_keys, flattened
 from disentune.data.prepared.preparing import assert_obtainable
 from disentune.data.prepared.store import about_of, is_root_set, root, use_root
 from disentune.data.prepared.stored import contents
 from disentune.environment import differences
 from disentune.errors import ConfigError, DataError, Problem
+from disentune.learn import process
 from disentune.learn.evaluation import evaluated
-from disentune.runs.ledger import Run, Sound, Status, TrialFolder, environment_with, is_final, missing_rows_note
+from disentune.learn.training import Training, built_model
 from disentune.plugin import AutoEncoder, Source
+from disentune.runs.ledger import Run, Sound, Status, TrialFolder, environment_with, is_final, missing_rows_note
+from disentune.spec import space
+from disentune.spec.config import TrialConfig, changed_keys, flattened
 from disentune.spec.settings import Asha, Median, NoScheduler, OptunaSearch
 from disentune.spec.space import Point
 from disentune.spec.sweepfile import SweepFile
-from disentune.learn.training import Training, built_model
 
 PROBE_STEPS = 30
 

@@ -23,15 +23,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from disentune.learn import cuda, pictures, process
-from disentune.spec.config import TrialConfig, flattened, nested
 from disentune.data.prepared.store import use_root
 from disentune.environment import without_secrets
 from disentune.errors import ConfigError, TrialError
-from disentune.runs.ledger import Run, Status, TrialFolder, last_step
-from disentune.spec.settings import Cause, Objective, Plateau, Settings
 from disentune.files.storage import is_of_the_storage, place
+from disentune.learn import cuda, pictures, process
 from disentune.learn.training import Training
+from disentune.runs.ledger import Run, Status, TrialFolder, last_step
+from disentune.spec.config import TrialConfig, flattened, nested
+from disentune.spec.settings import Cause, Objective, Plateau, Settings
 
 Outcome = Literal["paused", "done", "diverged", "failed", "interrupted", "retried"]
 POLL_S = 0.5

@@ -1,7 +1,6 @@
-"""Hashes of the code that makes rows: our own, and that of a user's plug-ins. Reads files and imports nothing."""
+"""Hashes of the code of a user's plug-ins, which makes rows as ours does. Reads files and imports nothing."""
 
 import ast
-import hashlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -9,15 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-OWN = Path(__file__).parent
+from disentune.environment import short_hash
+
+OWN = "disentune"
 INSTALLED = ("site-packages", "dist-packages")
 """Folders of packages that know nothing of each other."""
-
-
-def own_source() -> str:
-    """Of every module of this package, by name and content."""
-    files = sorted(OWN.rglob("*.py"))
-    return _hash(b"".join(f"{file.relative_to(OWN)} {_hash(file.read_bytes())}\n".encode() for file in files))
 
 
 def plugin_sources(plugins: Iterable[str]) -> dict[str, str]:
@@ -28,10 +23,6 @@ def plugin_sources(plugins: Iterable[str]) -> dict[str, str]:
         if module := _located(plugin.partition(":")[0]):
             _take_in(module, found)
     return dict(sorted(found.items()))
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:12]
 
 
 class _Module(NamedTuple):
@@ -50,13 +41,13 @@ class _Module(NamedTuple):
     def knows(self, name: str) -> bool:
         """Whether a module of this name can be a part of the plug-in."""
         top = name.partition(".")[0]
-        return top == self.name.partition(".")[0] or (self.root.name not in INSTALLED and top != OWN.name)
+        return top == self.name.partition(".")[0] or (self.root.name not in INSTALLED and top != OWN)
 
 
 def _located(name: str) -> _Module | None:
     """Where it was imported from, or would be."""
     imported = getattr(sys.modules.get(name), "__file__", None)
-    if name.partition(".")[0] == OWN.name:  # our own hash has it
+    if name.partition(".")[0] == OWN:  # our own hash has it
         return None
     places = [_Module(name, Path(imported))] if imported else []
     return next(filter(None, (*places, *(_below(Path(root or os.getcwd()), name) for root in (*sys.path, "")))), None)
@@ -77,7 +68,7 @@ def _take_in(module: _Module, found: dict[str, str]) -> None:
             continue
         with suppress(OSError, SyntaxError, ValueError):  # no source that can be read leads to no other
             data = one.file.read_bytes()
-            found[one.name] = _hash(data)
+            found[one.name] = short_hash(data)
             names = {name for name in _imports(ast.parse(data), one) if one.knows(name)}
             waiting += filter(None, (_below(one.root, name) for name in sorted(names)))
 

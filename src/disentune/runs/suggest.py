@@ -29,11 +29,11 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from disentune.spec.config import changed_keys
 from disentune.errors import ConfigError, first_line
-from disentune.maths.randomness import torch_seed
-from disentune.spec.settings import Objective, OptunaSearch
 from disentune.files.storage import Place, RemotePath, read_if_there
+from disentune.maths.randomness import torch_seed
+from disentune.spec.config import changed_keys
+from disentune.spec.settings import Objective, OptunaSearch
 from disentune.spec.sweepfile import Domain, SweepFile
 
 ASKED = "asked"

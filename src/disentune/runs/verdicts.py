@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from disentune.spec.config import TrialConfig
 from disentune.maths.randomness import stream
+from disentune.spec.config import TrialConfig
 from disentune.spec.settings import Asha, Median, Pbt
 from disentune.spec.space import draw
 from disentune.spec.sweepfile import Domain

@@ -15,13 +15,13 @@ from pydantic import Field, field_validator
 from disentune.data import DATASETS
 from disentune.errors import did_you_mean
 from disentune.frameworks import FRAMEWORKS
-from disentune.learn.transforms import Pixels
 from disentune.maths.ramps import Constant, Scheduled
 from disentune.metrics import METRICS
 from disentune.models import MODELS
 from disentune.parameters import Mistake, validated
 from disentune.plugin import WATCHED, Catalogue, Count, Frozen, Metric, Representation, Setting
 from disentune.recon import RECONS
+from disentune.spec.pixels import Pixels
 
 ID_LENGTH = 16
 

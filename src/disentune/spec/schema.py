@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from disentune.learn.transforms import Pixels
 from disentune.maths.ramps import Scheduled
 from disentune.metrics import METRICS
 from disentune.plugin import Catalogue, Frozen
 from disentune.spec.config import LOSS_SCALES, PLAIN_SECTIONS, PLUGIN_SECTIONS, When
 from disentune.spec.figures import FIGURES
+from disentune.spec.pixels import Pixels
 from disentune.spec.settings import SCHEDULERS, SEARCHES, Settings
 from disentune.spec.sweepfile import DOMAINS, MOST_SEEDS, NAME, SPACE_NAME, Domain
 

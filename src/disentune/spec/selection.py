@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from disentune.errors import ConfigError, did_you_mean
-from disentune.learn.transforms import Pixels
 from disentune.spec.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, flattened
+from disentune.spec.pixels import Pixels
 
 EXAMPLE = "framework.name == 'beta_vae' and seed < 2"
 LONGEST = 1000

@@ -12,7 +12,7 @@ import torch
 from disentune.learn.transforms import inputs
 from disentune.spec import space
 
-SWEEPS = Path(__file__).parent.parent / "sweeps"
+SWEEPS = Path(__file__).parents[2] / "sweeps"
 FILES = [path for folder in ("", "paper", "small") for path in sorted((SWEEPS / folder).glob("*.yaml"))]
 TRIALS = {
     "autoencoder_control": 18,
