@@ -21,7 +21,7 @@ from disentune.runs.ledger import Run, Status
 from disentune.spec import space
 from simulator import simulate, sweep_file
 
-QUICKSTART = Path(__file__).parents[1] / "sweeps" / "quickstart.yaml"
+QUICKSTART = Path(__file__).parents[2] / "sweeps" / "quickstart.yaml"
 
 
 @pytest.fixture(scope="module")

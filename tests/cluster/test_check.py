@@ -16,7 +16,7 @@ from disentune.cli.app import app
 from disentune.cluster.check import check, rules
 from disentune.errors import ConfigError
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FILES = ("cluster.yaml", "cluster/gcp.yaml", "cluster/onprem.yaml", "cluster/kuberay.yaml")
 AWS, GCP, LOCAL, KUBERAY = FILES
 SECRET = "5ecret0000000000000000000000000000000000"

@@ -5,7 +5,8 @@ import textwrap
 
 import pytest
 
-from disentune.runs.sources import own_source, plugin_sources
+from disentune.environment import own_source
+from disentune.runs.sources import plugin_sources
 
 
 @pytest.fixture

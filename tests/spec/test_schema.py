@@ -6,7 +6,7 @@ from jsonschema import Draft202012Validator
 from disentune.files import documents
 from disentune.spec import schema
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 EXAMPLE = """
 name: quickstart
