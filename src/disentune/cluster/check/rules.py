@@ -17,7 +17,7 @@ PLACEHOLDER = "CHANGE_ME"
 STORAGE = r"DISENTUNE_STORAGE=['\"]?([^\s'\";]+)"
 LONGEST_IDLE_MIN = 60
 OLD_AUTOSCALER = r"RAY_enable_autoscaler_v2=0\b"
-SCORER = r"RAY_AUTOSCALER_UTILIZATION_SCORER=disentune\.fallback\.score"
+SCORER = r"RAY_AUTOSCALER_UTILIZATION_SCORER=disentune\.cluster\.fallback\.score"
 _INSTALL = re.compile(r"pip3?\s+install\s+([^\n;&|]*)")
 _NIGHTLY = re.compile(r"ray-wheels/(latest|master)|\.dev0\b|\bnightly\b|\s--pre\b")
 _ELSEWHERE = re.compile(r"\bray ?@|ray-project/ray\b|(^|/)ray-\d[^/]*\.whl")
@@ -295,7 +295,7 @@ def spot(cluster: Cluster) -> Iterator[Finding]:
     kinds = [kind for kind in cluster.workers if kind.spot and kind.most]
     if not kinds:
         return
-    if not cluster.says(r"disentune\.preemption", "worker"):
+    if not cluster.says(r"disentune\.cluster\.preemption", "worker"):
         text = "no worker listens for the pre-emption notice: add `nohup python -m disentune.cluster.preemption ... &`"
         yield warning(cluster.start_of("worker"), text)
     for kind in kinds:
