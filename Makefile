@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart test test-rest test-all faults check bench audit schema clean
+.PHONY: setup quickstart test test-rest test-all faults check bench audit schema docs clean
 
 setup: $(VENV)/.ready
 
@@ -52,6 +52,9 @@ $(VENV)/.audit:
 
 schema: setup  ## rewrites schemas/ from the classes
 	$(BIN)/python -m disentune.spec.schema
+
+docs: setup  ## writes the parts of docs/ that come from the code; fails when one was stale
+	$(BIN)/python docs/generate.py
 
 clean:  ## leaves a fresh clone
 	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
