@@ -32,3 +32,22 @@ def test_what_the_walks_name_exists(hop):
     for name in attributes:
         found = getattr(found, name)
     assert callable(found)
+
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_and_links_that_a_page_names_exist(page):
+    text = page.read_text()
+    named = re.findall(r"\b((?:src/disentune|tests|sweeps|benchmarks)/[\w/.-]+\.(?:py|yaml))\b", text)
+    linked = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    missing = [name for name in named if not (ROOT / name).exists()]
+    missing += [name for name in linked if not (page.parent / name).exists()]
+    assert sorted(set(missing) - EXAMPLES) == []
+
+
+EXAMPLES = {
+    "src/disentune/frameworks/free_bits_vae.py", "tests/frameworks/test_free_bits_vae.py", "sweeps/demo.yaml", "sweeps/x.yaml"
+}  # fmt: skip
+"""Files of the reader's own."""
