@@ -48,6 +48,7 @@ def test_files_and_links_that_a_page_names_exist(page):
 
 
 EXAMPLES = {
-    "src/disentune/frameworks/free_bits_vae.py", "tests/frameworks/test_free_bits_vae.py", "sweeps/demo.yaml", "sweeps/x.yaml"
+    "src/disentune/frameworks/free_bits_vae.py", "tests/frameworks/test_free_bits_vae.py",
+    "sweeps/demo.yaml", "sweeps/x.yaml",
 }  # fmt: skip
 """Files of the reader's own."""
