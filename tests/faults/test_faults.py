@@ -1,7 +1,7 @@
 """Whatever happens to a sweep on Ray, it ends with the table of an undisturbed one; each case at one moment.
 
-`python -m faults.matrix` has more moments. Every pair of search and scheduler is killed in tests/runs/test_planner.py, where
-Ray has no part.
+`python -m faults.matrix` has more moments. Every pair of search and scheduler is killed in
+tests/runs/test_planner.py, without Ray.
 """
 
 import pytest

@@ -565,7 +565,8 @@ def test_colours_rise_evenly_in_lightness():
 
 def test_sheets_need_no_plotting_library():
     code = (
-        "import sys; from disentune.learn import pictures; pictures.sheets(pictures.from_bytes(sys.stdin.buffer.read()));"
+        "import sys; from disentune.learn import pictures;"
+        "pictures.sheets(pictures.from_bytes(sys.stdin.buffer.read()));"
         "print([name for name in ('matplotlib', 'ray') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], input=to_bytes(made_up()), capture_output=True, check=True)
