@@ -4,7 +4,7 @@
 #
 #   sbatch cluster/slurm.sh sweeps/quickstart.yaml --set seeds=3
 #   disentune status quickstart --watch
-#   scancel JOB                                # ends it; the same sbatch goes on from the last checkpoints
+#   scancel JOB                                # ends it; the same sbatch continues from the last checkpoints
 #
 #SBATCH --job-name=disentune
 #SBATCH --nodes=2
@@ -24,7 +24,7 @@ export OMP_NUM_THREADS=1 RAY_AUTH_MODE=token
 export RAY_health_check_period_ms=2000 RAY_health_check_timeout_ms=5000 RAY_health_check_failure_threshold=5
 export PATH=$PWD/.venv/bin:$PATH
 
-# A token for this job alone: whoever reaches the ports of the nodes is not let in without it.
+# A token for this job only: nobody who reaches the ports of the nodes is let in without it.
 umask 077
 mkdir -p "$HOME/.ray"
 export RAY_AUTH_TOKEN_PATH=$HOME/.ray/auth_token_$SLURM_JOB_ID
@@ -47,7 +47,7 @@ if [ "$others" -gt 0 ]; then
     bash -c "until ray start --block --address=$address --num-cpus=$SLURM_CPUS_PER_TASK --num-gpus=${SLURM_GPUS_ON_NODE:-0}; do sleep 5; done" &
 fi
 
-# The driver goes on after a crash by its supervisor, and after a pre-emption or the time limit by the queue: SLURM sends
+# The driver is restarted after a crash by its supervisor, and after a pre-emption or the time limit by the queue: SLURM sends
 # TERM two minutes before the end, the trials checkpoint, and the job is put back into the queue.
 srun --overlap --nodes=1 --ntasks=1 --nodelist="$head" bash -c '
   until ray status --address="$0" > /dev/null 2>&1; do sleep 2; done
