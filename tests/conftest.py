@@ -40,8 +40,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def trial_config(**changes: Any) -> TrialConfig:
-    """The usual trial with `framework__beta=4` for framework.beta."""
-    return TrialConfig.parse(nested(TRIAL | {key.replace("__", "."): value for key, value in changes.items()}))
+    """The usual trial with `framework__beta=4` for framework.beta; `...` removes a key."""
+    tree = TRIAL | {key.replace("__", "."): value for key, value in changes.items()}
+    return TrialConfig.parse(nested({key: value for key, value in tree.items() if value is not ...}))
 
 
 class RunMaker:

@@ -21,8 +21,8 @@ def quick_trial(maker: RunMaker, rows: Iterable[Mapping[str, Any]], arm: str = "
                 cause: str = "", **changes: Any) -> str:  # fmt: skip
     """As `RunMaker.trial`, without waiting for the disk; a trial with rows is not asked for more of them."""
     rows = list(rows)
-    is_long = bool(rows) and rows[-1]["step"] >= 100  # where the first row of losses is due
-    rhythm = {"training__log_every": STEPS[-1], "evaluation__every": STEPS[-1]} if is_long else {}
+    is_short = bool(rows) and rows[-1]["step"] < 100  # no row of losses is due yet
+    rhythm = {} if is_short else {"training__log_every": STEPS[-1], "evaluation__every": STEPS[-1]}
     config = trial_config(**rhythm | changes)
     folder = maker.run.trial(config.id)
     folder.path.mkdir(parents=True)

@@ -60,11 +60,14 @@ METHODS = {
 LOADERS = {"numpy.load": 2, "torch.load": 1}
 """And how many of their arguments may come without a name."""
 ALLOWED = {
-    ("suggest.py", "pickle"): "Optuna's state of CMA-ES, of which nothing but numbers and the optimiser is made",
+    ("runs/suggest.py", "pickle"): "Optuna's state of CMA-ES, of which nothing but numbers and the optimiser is made",
     ("plugin.py", "importlib.import_module"): "a user's own plug-in by its import path, and the docstrings of ours",
     ("report/page.py", "markupsafe.Markup"): "figures of our own making, and our own style sheet and script",
-    ("clusterfile/reading.py", "yaml"): "Ray reads cluster files as YAML 1.1; composed by SafeLoader, nothing is made",
-    ("documents.py", "ruamel"): "our one reader of YAML, of which only scalars, lists and mappings come",
+    (
+        "cluster/check/reading.py",
+        "yaml",
+    ): "Ray reads cluster files as YAML 1.1; composed by SafeLoader, nothing is made",
+    ("files/documents.py", "ruamel"): "our one reader of YAML, of which only scalars, lists and mappings come",
 }
 """Where one of these stands, and why it may."""
 

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+OWN = Path(__file__).parent
 PACKAGES = ("disentune", "torch", "numpy", "scikit-learn", "scipy", "ray", "optuna", "pandas", "pyarrow")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|_PWD|CREDENTIAL", re.IGNORECASE)
 """In the name of a variable; the path of something that is there is none."""
@@ -45,9 +46,8 @@ def environment() -> dict[str, Any]:
 
 def own_source() -> str:
     """A hash of every module of this package, by name and content."""
-    own = Path(__file__).parent
-    files = sorted(own.rglob("*.py"))
-    return short_hash(b"".join(f"{file.relative_to(own)} {short_hash(file.read_bytes())}\n".encode() for file in files))
+    files = sorted(OWN.rglob("*.py"))
+    return short_hash(b"".join(f"{file.relative_to(OWN)} {short_hash(file.read_bytes())}\n".encode() for file in files))
 
 
 def short_hash(data: bytes) -> str:
@@ -199,16 +199,15 @@ def _version(package: str) -> str | None:
 
 def _commit() -> str | None:
     """The commit of our own source when it is a git checkout; marked when files were changed since."""
-    here = Path(__file__).parent
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True, timeout=10
+            ["git", "-C", str(OWN), *arguments], capture_output=True, text=True, check=True, timeout=10
         ).stdout.strip()
 
     try:
         git("ls-files", "--error-unmatch", __file__)  # fails when we are installed inside someone else's checkout
-        return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain", "--", str(here)) else "")
+        return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain", "--", str(OWN)) else "")
     except (OSError, subprocess.SubprocessError):
         return None
 

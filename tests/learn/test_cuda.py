@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from disentune.environment import environment
 from disentune.learn import cuda
 
 
@@ -35,7 +36,7 @@ class FakeCuda:
 
 def test_devices_are_named_and_their_free_memory_known(monkeypatch):
     FakeCuda(monkeypatch)
-    assert cuda.names() == ["GPU 0", "GPU 1"]
+    assert environment()["gpus"] == ["GPU 0", "GPU 1"]
     assert cuda.free_bytes(torch.device("cuda")) == 7
 
 
@@ -111,6 +112,7 @@ def test_garbage_of_a_trial_is_collected_without_looking_at_all_that_libraries_b
     """In a process of its own, whose garbage collector is as it was at the start."""
     code = """
 import gc, weakref
+from disentune.environment import environment
 from disentune.learn import cuda
 
 class Held:

@@ -3,7 +3,6 @@ import pandas as pd
 import pytest
 from matplotlib.container import ErrorbarContainer
 
-import conftest
 from disentune.frameworks import FRAMEWORKS
 from disentune.report import canvas
 from disentune.report.scores import NothingToDraw, Scores
@@ -46,18 +45,17 @@ def scores(make_run):
 
 
 @pytest.fixture
-def several(make_run, monkeypatch):
+def several(make_run):
     """Frameworks with strengths of different names; an autoencoder has none."""
     maker = make_run()
-    monkeypatch.setattr(conftest, "TRIAL", {k: v for k, v in conftest.TRIAL.items() if k != "framework.beta"})
     swept = {"beta_vae": ("beta", (1, 4, 16)), "ada_gvae": ("beta", (1, 4)), "factor_vae": ("gamma", (10, 30)),
              "annealed_vae": ("c_max", (5, 25)), "dip_vae_i": ("lambda_od", (1, 10))}  # fmt: skip
     for framework, (name, values) in swept.items():
         for value in values:
             for seed in range(3):
                 quick_trial(maker, last(value / 100 + seed / 10), framework__name=framework, seed=seed,
-                            **{f"framework__{name}": value})  # fmt: skip
-    quick_trial(maker, last(0.5), framework__name="ae")
+                            **{"framework__beta": ..., f"framework__{name}": value})  # fmt: skip
+    quick_trial(maker, last(0.5), framework__name="ae", framework__beta=...)
     return Scores(read(maker.run), MIG)
 
 
@@ -128,12 +126,12 @@ def test_the_first_strength_that_varies_counts(make_run, monkeypatch):
     assert strength_keys(Scores(read(maker.run), MIG), None) == {"slow_vae": "framework.gamma"}
 
 
-def test_a_strength_on_a_schedule_counts_by_its_end(make_run, monkeypatch):
+def test_a_strength_on_a_schedule_counts_by_its_end(make_run):
     maker = make_run()
-    monkeypatch.setattr(conftest, "TRIAL", {k: v for k, v in conftest.TRIAL.items() if k != "framework.beta"})
     for final in (1.0, 4.0):
         beta = {"schedule": "linear", "initial": 0.0, "final": final, "end": 100}
-        quick_trial(maker, last(final / 10), **{f"framework__beta__{key}": value for key, value in beta.items()})
+        changes = {f"framework__beta__{key}": value for key, value in beta.items()}
+        quick_trial(maker, last(final / 10), framework__beta=..., **changes)
     figure, _ = drawn(Scores(read(maker.run), MIG), Strength())
     assert figure.axes[0].get_xlabel() == "beta at the end of its schedule (n = 2)"
     assert bars(figure.axes[0])[0][0].get_data()[1].tolist() == pytest.approx([0.1, 0.4])

@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_our_own_hash_changes_with_any_of_our_files_or_their_names(tmp_path, monkeypatch):
-    monkeypatch.setattr("disentune.runs.sources.OWN", tmp_path)
+    monkeypatch.setattr("disentune.environment.OWN", tmp_path)
     seen = [own_source()]
     for change in (
         lambda: (tmp_path / "a.py").write_text("1"), lambda: (tmp_path / "a.py").write_text("2"),
