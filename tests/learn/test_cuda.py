@@ -112,7 +112,6 @@ def test_garbage_of_a_trial_is_collected_without_looking_at_all_that_libraries_b
     """In a process of its own, whose garbage collector is as it was at the start."""
     code = """
 import gc, weakref
-from disentune.environment import environment
 from disentune.learn import cuda
 
 class Held:
