@@ -17,7 +17,6 @@ from disentune.files import documents
 from disentune.files.storage import place
 from disentune.plugin import Source
 from disentune.runs.ledger import Run
-from disentune.runs.planner import Planner
 from disentune.runs.preview import prepared, sources_of
 from disentune.spec.config import TrialConfig
 from disentune.spec.settings import Resources
@@ -201,8 +200,8 @@ class Waiting(tune.Callback):
 class Alone(tune.Callback):
     """Ends a session on a local Ray whose node has died with its workers: no other will ever come."""
 
-    def __init__(self, planner: Planner):
-        self.planner = planner
+    def __init__(self, give_up: Callable[[ConfigError], None]):
+        self.give_up = give_up
         self.look_at = 0.0
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
@@ -211,10 +210,8 @@ class Alone(tune.Callback):
             return
         self.look_at = now + LOOK_S
         if not nodes():
-            self.planner.trouble = Unavailable(
-                "Ray has died on this machine (its raylet was killed, perhaps for want of memory); nothing is lost but "
-                "the work since the last checkpoints: resume the run"
-            )
+            text = "Ray has died on this machine: its raylet was killed, perhaps for want of memory"
+            self.give_up(Unavailable(f"{text}; resume the run: only the work since the last checkpoints is lost"))
 
     def __reduce__(self) -> Any:
         return (tune.Callback, ())

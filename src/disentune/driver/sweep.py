@@ -16,6 +16,7 @@ from typing import Any
 
 from disentune.driver import local_ray
 from disentune.driver.joining import join
+from disentune.driver.nodes import is_dead
 from disentune.errors import ConfigError
 from disentune.files.storage import OWNER, Place, owner, owner_in, without_password
 from disentune.learn import cuda
@@ -132,10 +133,11 @@ def launch(
         run.record(sweep)
         if retry_failed:
             _reopen_failed(run)
-        planner = Planner(run, sweep, session, wanted)
+        planner = Planner(run, sweep, session, wanted, is_dead=is_dead)
         for note in planner.notes:
             say(note)
         stop = StopRequest(run, sweep.settings.stop.wall_time_s, is_deleted)
+        trouble = None
         if not planner.finished:
             with Streaming(run, connection, say) as streaming, stop.listening():
 
@@ -143,11 +145,11 @@ def launch(
                     listener(planner, trial_id, news)
                     streaming.hint(trial_id)
 
-                _run_on_ray(planner, stop, told, address, say, sources)
+                trouble = _run_on_ray(planner, stop, told, address, say, sources)
         if is_deleted():
             raise ConfigError(f"{run.path} was deleted while the sweep ran, so the sweep ends; its results are gone")
-        if planner.trouble:
-            raise planner.trouble
+        if trouble:
+            raise trouble
         run.stop_path.unlink(missing_ok=True)
         failed = sum(trial.status.state == "failed" for trial in planner.trials.values())
         return Ending("" if planner.finished else stop.reason or "the session ended early", failed)
@@ -179,7 +181,8 @@ def _run_on_ray(
     address: str | None,
     say: Callable[[str], None],
     sources: Sequence[Source],
-) -> None:
+) -> ConfigError | None:
+    """Why the session had to end early, if not because it was asked to."""
     try:
         with _ray(address, planner.settings.resources, say) as tune:
             stop.listen()
@@ -189,12 +192,13 @@ def _run_on_ray(
 
                 assert_shared(planner.run, planner.session)
             if not stop():
-                _fit(tune, planner, stop, listener, say, sources if address else (), alone=not address)
+                return _fit(tune, planner, stop, listener, say, sources if address else (), alone=not address)
     except SystemExit:  # Ray's own answer to SIGTERM while it starts
         stop.stop(signal.SIGTERM.name)
     except FileNotFoundError:
         if not stop.is_deleted():
             raise
+    return None
 
 
 def _clear_scratch() -> None:
@@ -223,7 +227,7 @@ def _fit(
     say: Callable[[str], None],
     sources: Sequence[Source],
     alone: bool,
-) -> None:
+) -> ConfigError | None:
     from disentune.driver.placement import JOIN_S, RETURN_S, Alone, Waiting, assert_feasible, homes
     from disentune.driver.search import Causes, Ends, LedgerSearch
     from disentune.driver.trainable import SegmentTrainable
@@ -232,9 +236,11 @@ def _fit(
     assert_feasible(settings.resources, RETURN_S if planner.has_begun else JOIN_S, say, stop)
     home = homes(sources, settings.data.root).of
     search = LedgerSearch(planner, stop, listener, home, settings.resources.concurrent)
+    causes = Causes(search)
+    callbacks = [causes, Waiting(settings.resources, say), *([Alone(search.give_up)] if alone else [])]
     scratch = tempfile.mkdtemp(prefix=f"{SCRATCH}{owner()}-")
     try:
-        tune.Tuner(
+        tuner = tune.Tuner(
             SegmentTrainable,
             tune_config=tune.TuneConfig(
                 search_alg=search,
@@ -247,14 +253,17 @@ def _fit(
                 name="run",  # of a folder in `scratch`
                 storage_path=scratch,
                 stop=Ends(search),
-                callbacks=[Causes(search), Waiting(settings.resources, say), *([Alone(planner)] if alone else [])],
+                callbacks=callbacks,
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=0),
                 verbose=0,
             ),
-        ).fit()
+        )
+        with causes.listening():
+            tuner.fit()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    return search.trouble
 
 
 @contextmanager
