@@ -45,6 +45,19 @@ def test_without_an_address_no_cluster_is_joined_that_happens_to_run_here(monkey
     assert asked == ["local"]
 
 
+def test_the_driver_imports_what_it_needs_next_while_ray_starts():
+    code = """
+import sys
+from disentune.driver import sweep
+names = ["disentune.driver.search", "disentune.driver.trainable", "disentune.report.summary"]
+before = [name for name in names if name in sys.modules]
+sweep._load_what_comes_next()
+print(before, [name for name in names if name not in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] []"
+
+
 @pytest.mark.parametrize("kind", [RuntimeError, ConnectionError, Exception])
 def test_a_local_ray_that_does_not_start_is_tried_again_and_then_unavailable(monkeypatch, kind):
     attempts, waits, said = [], [], []

@@ -324,6 +324,9 @@ def _connect(ray: Any, address: str | None, say: Callable[[str], None] = lambda 
 
 def _load_what_comes_next() -> None:
     """Two seconds of imports: what drives the trials, and what draws the figure at the end."""
+    import disentune.driver.search
+    import disentune.driver.trainable
+    import disentune.report.summary  # noqa: F401
 
 
 def _assert_compiler(sweep: SweepFile) -> None:
