@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from disentune.driver import placement
-from disentune.driver.placement import Alone, Homes, Node, Waiting, autoscaling_file, kinds, misfit
+from disentune.driver.placement import Alone, Homes, Node, Waiting, kinds, misfit
+from disentune.driver.ray_internals import autoscaling_file
 from disentune.errors import ConfigError, Unavailable
 from disentune.runs.ledger import Run
 from disentune.spec.config import TrialConfig

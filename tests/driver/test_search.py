@@ -24,7 +24,8 @@ from ray.tune.experiment import Trial
 from ray.tune.search import Searcher
 
 from disentune.driver import search as search_module
-from disentune.driver.search import Causes, Ended, Ends, LedgerSearch, cause_of, keep_tune_going, named_node, words
+from disentune.driver.ray_internals import expected_errors, heard_errors
+from disentune.driver.search import Causes, Ended, Ends, LedgerSearch, as_expected, cause_of, named_node, words
 from disentune.errors import ConfigError, Unavailable
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
@@ -226,10 +227,6 @@ def test_ray_s_words_are_one_line():
     assert len(words(RayActorError(error_msg="x" * 5000))) == 300
 
 
-def unheard(trial_id, error):
-    pytest.fail("no trial of Tune's has failed")
-
-
 class FakeManager:
     """What Tune's manager of actors touches when a task of one fails, and what it tells Tune."""
 
@@ -246,7 +243,7 @@ class FakeManager:
 @pytest.mark.parametrize("error", [OutOfMemoryError("killed"), NodeDiedError("gone")])
 def test_tune_takes_an_error_it_does_not_expect_for_that_of_one_worker(error):
     manager = FakeManager()
-    with keep_tune_going(unheard):
+    with expected_errors(as_expected):
         RayActorManager._actor_task_failed(manager, tracked_actor_task=manager, exception=error)
     assert [type(one) for one in manager.told] == [Ended, Ended], "once for the actor and once for its task"
     assert manager.told[0].reason is error
@@ -254,14 +251,14 @@ def test_tune_takes_an_error_it_does_not_expect_for_that_of_one_worker(error):
 
 def test_an_error_while_a_worker_starts_is_one_that_tune_keeps():
     manager, error = FakeManager(), OutOfMemoryError("killed")
-    with keep_tune_going(unheard):
+    with expected_errors(as_expected):
         RayActorManager._actor_start_failed(manager, tracked_actor=manager, exception=error)
     assert [type(one) for one in manager.told] == [Ended]
     assert manager.told[0].reason is error
 
 
 def test_tune_without_help_gives_up_at_such_an_error():
-    """When this fails, `keep_tune_going` has become needless."""
+    """When this fails, `expected_errors` has become needless."""
     manager = FakeManager()
     with pytest.raises(RuntimeError, match="unexpected exception"):
         RayActorManager._actor_task_failed(manager, manager, OutOfMemoryError("killed"))
@@ -272,7 +269,7 @@ def test_tune_is_as_it_was_after_the_session():
         return RayActorManager._actor_task_failed, RayActorManager._actor_start_failed, Trial.handle_error
 
     before = handlers()
-    with keep_tune_going(unheard):
+    with expected_errors(as_expected), heard_errors({}.__setitem__):
         assert not set(handlers()) & set(before)
     assert handlers() == before
 

@@ -11,7 +11,7 @@ import pytest
 import ray
 from ray.tune.execution import class_cache
 
-from disentune.driver import local_ray, placement, sweep
+from disentune.driver import local_ray, placement, ray_internals, sweep
 from disentune.errors import ConfigError, Unavailable
 from disentune.files.storage import owner
 from disentune.runs.ledger import Run
@@ -214,7 +214,7 @@ def test_a_worker_is_given_no_key_as_a_setting(monkeypatch, local, kept):
     monkeypatch.delenv("RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS", raising=False)
     for name in ("DEFAULT_ENV_VARS", "ENV_VARS_TO_PROPAGATE"):
         monkeypatch.setattr(class_cache, name, getattr(class_cache, name))
-    sweep._keep_keys_out_of_settings(local)
+    ray_internals.give_workers_no_keys(local)
     monkeypatch.setattr(ray, "remote", lambda runtime_env: given.append(runtime_env) or (lambda of: of))
     class_cache._ActorClassCache().get(object)
     assert given == [{"env_vars": kept}]

@@ -12,6 +12,7 @@ import ray
 from ray import tune
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from disentune.driver.ray_internals import HEAD, RayChanged, autoscaling_file
 from disentune.errors import ConfigError, Unavailable
 from disentune.files import documents
 from disentune.files.storage import place
@@ -29,7 +30,6 @@ WAIT_S, REMIND_S = 60.0, 600.0
 """When nothing has run for so long the user is told why, and told again."""
 LOOK_S = 2.0
 """How often a local Ray is looked at while nothing runs."""
-HEAD = "node:__internal_head__"
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,10 @@ def growth_of_this_machine() -> list[dict[str, float]] | None:
     """As `growth`, on the head: its autoscaler was started with a file that says so."""
     if "RAY_CLUSTER_NAME" in os.environ:  # KubeRay: its autoscaler runs beside it, and has the list
         return None
-    file = autoscaling_file(ray.get_runtime_context().gcs_address)
+    try:
+        file = autoscaling_file(ray.get_runtime_context().gcs_address)
+    except RayChanged:
+        return None
     return [] if file is None else kinds(file)
 
 
@@ -91,20 +94,6 @@ def _on_each(there: Sequence[Node], function: Callable[..., Any], *arguments: An
         with suppress(ray.exceptions.RayError):
             answers[asked[one].id] = ray.get(one)
     return answers
-
-
-def autoscaling_file(address: str, processes: Path = Path("/proc")) -> Path | None:
-    """The file that this machine's autoscaler of the cluster at an address was started with, if there is one."""
-    option = "--autoscaling-config="
-    for path in processes.glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().decode(errors="replace").split("\0")
-        except OSError:  # it has ended
-            continue
-        if f"--gcs-address={address}" in words and any(word.endswith("/monitor.py") for word in words):
-            found = [word.removeprefix(option) for word in words if word.startswith(option)]
-            return Path(found[0]).expanduser() if found and found[0] else None
-    return None
 
 
 def kinds(file: Path) -> list[dict[str, float]] | None:

@@ -1,19 +1,15 @@
 """Ray's edge in the driver: a Tune searcher that asks the planner what to run and tells it what happened."""
 
 import json
-import os
-import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from functools import wraps
+from contextlib import contextmanager
 from typing import Any
 
 from ray import tune
-from ray.air.execution._internal import RayActorManager
 from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayError, RayTaskError
-from ray.tune.experiment import Trial
 from ray.tune.search import Searcher
 
+from disentune.driver import ray_internals
 from disentune.driver.nodes import is_dead, own_node
 from disentune.driver.placement import some_are
 from disentune.environment import without_secrets
@@ -134,13 +130,12 @@ class Causes(tune.Callback):
     def __init__(self, search: LedgerSearch):
         self.search = search
         self._raised: dict[str, Exception] = {}
-        """Why Ray ended a segment, by Ray's own id of it, until the search hears of it. Tune gives its callbacks only
-        a pickled file in a folder that every user of the machine may write to: unpickling it would run their code."""
+        """Why Ray ended a segment, by Ray's own id of it, until the search hears of it."""
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """While Tune runs."""
-        with keep_tune_going(self._raised.__setitem__):
+        with ray_internals.expected_errors(as_expected), ray_internals.heard_errors(self._raised.__setitem__):
             yield
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
@@ -168,49 +163,9 @@ class Ended(RayActorError):
         return (Ended, (self.reason,))
 
 
-@contextmanager
-def keep_tune_going(hear: Callable[[str, Exception], None]) -> Iterator[None]:
-    """Tune 2.60 gives up the whole sweep when Ray's memory monitor kills one worker, or when Ray says that a node died
-    instead of an actor, and does not keep what the error was if that happens while a worker starts: it expects only
-    errors of actors and of tasks. Other errors are wrapped as errors of actors. `hear` is called with Ray's id of a
-    trial and its error. And Tune starts the segment of a pre-empted node again by itself, without a word to its
-    searcher, unless pre-emptions count as failures.
-    """
-    os.environ.setdefault("RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE", "1")
-    with ExitStack() as stack:
-        for name in ("_actor_task_failed", "_actor_start_failed"):
-            stack.enter_context(_replaced(RayActorManager, name, _with_known_errors))
-        stack.enter_context(_replaced(Trial, "handle_error", lambda original: _heard(original, hear)))
-        yield
-
-
-@contextmanager
-def _replaced(owner: type, name: str, wrapped: Callable[[Any], Any]) -> Iterator[None]:
-    original = getattr(owner, name)
-    setattr(owner, name, wrapped(original))
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
-
-
-def _with_known_errors(original: Callable[..., None]) -> Callable[..., None]:
-    @wraps(original)
-    def handle(self: Any, *, exception: Exception, **what: Any) -> None:  # Ray passes them by name
-        expected = isinstance(exception, RayActorError | RayTaskError)
-        original(self, exception=exception if expected else Ended(exception), **what)
-
-    return handle
-
-
-def _heard(original: Callable[..., None], hear: Callable[[str, Exception], None]) -> Callable[..., None]:
-    @wraps(original)
-    def handle(self: Any, exc: Exception | None = None) -> None:
-        if exc is not None:
-            hear(self.trial_id, exc)
-        original(self, exc)
-
-    return handle
+def as_expected(error: Exception) -> Exception:
+    """As Tune knows it: it expects errors of actors and of tasks."""
+    return error if isinstance(error, RayActorError | RayTaskError) else Ended(error)
 
 
 def cause_of(error: Exception, node_id: str) -> Cause | None:
@@ -230,9 +185,8 @@ def cause_of(error: Exception, node_id: str) -> Cause | None:
 
 
 def named_node(error: Exception) -> str:
-    """Ray names the node of a dead actor in words alone."""
-    found = re.search(r"Node Id: ([0-9a-f]{56})\b", str(error)) if isinstance(error, RayActorError) else None
-    return found[1] if found else ""
+    """The node of a dead actor, if Ray names it."""
+    return ray_internals.named_node(str(error)) if isinstance(error, RayActorError) else ""
 
 
 def words(error: Exception) -> str:

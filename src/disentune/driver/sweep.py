@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from disentune.driver import local_ray
+from disentune.driver import local_ray, ray_internals
 from disentune.driver.joining import join
 from disentune.driver.nodes import is_dead
 from disentune.errors import ConfigError
@@ -30,19 +30,7 @@ from disentune.spec.sweepfile import Domain, SweepFile
 from disentune.tracking.connection import Connection
 from disentune.tracking.streaming import Streaming
 
-# Ray reads these when it is imported: our ledger takes the place of its loggers, snapshots and signal handling.
-_RAY_SETTINGS = {
-    "RAY_AIR_NEW_OUTPUT": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
-    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-}
-_PENDING_LOCAL, _PENDING_CLUSTER = "2", "64"
+_PENDING_LOCAL, _PENDING_CLUSTER = 2, 64
 """Trials that wait for a free slot: a few hide the start-up, many make an autoscaler add nodes."""
 SAME_SIGNAL_S = 1.0
 SCRATCH = "disentune-ray-"
@@ -269,9 +257,7 @@ def _fit(
 @contextmanager
 def _ray(address: str | None, resources: Resources, say: Callable[[str], None]) -> Iterator[Any]:
     """Ray's tune module, connected: a local Ray of our own by default, or the cluster at an address."""
-    for name, value in _RAY_SETTINGS.items():
-        os.environ.setdefault(name, value)
-    os.environ.setdefault("TUNE_MAX_PENDING_TRIALS_PG", _PENDING_CLUSTER if address else _PENDING_LOCAL)
+    ray_internals.set_variables(_PENDING_CLUSTER if address else _PENDING_LOCAL)
     import ray
 
     for name in ("ray", "ray.tune", "ray.train", "ray.data"):
@@ -279,26 +265,17 @@ def _ray(address: str | None, resources: Resources, say: Callable[[str], None]) 
     mine = not ray.is_initialized()
     if mine:
         _connect(ray, address, say)
-    from ray import tune
-
-    _keep_keys_out_of_settings(local=not address)
     try:
+        from ray import tune
+
+        ray_internals.assert_variables()
+        ray_internals.give_workers_no_keys(local=not address)
         if not address:  # Ray may see fewer cores than there are, in a container
             _assert_enough(ray.cluster_resources(), resources)
         yield tune
     finally:
         if mine:
             ray.shutdown() if address else local_ray.end(ray)
-
-
-def _keep_keys_out_of_settings(local: bool) -> None:
-    """Tune gives its workers AWS's keys, if there are any, as a setting that Ray writes to a log for everyone to read.
-    Nodes of a cluster have keys of their own, and local workers inherit all variables: without a setting of their own
-    they take over the processes that Ray keeps ready."""
-    from ray.tune.execution import class_cache
-
-    class_cache.DEFAULT_ENV_VARS = {}
-    class_cache.ENV_VARS_TO_PROPAGATE = set() if local else class_cache.ENV_VARS_TO_PROPAGATE & _RAY_SETTINGS.keys()
 
 
 def _assert_address(address: str) -> None:
