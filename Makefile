@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart test test-rest test-all faults check bench audit schema docs clean
+.PHONY: setup quickstart test test-rest test-all faults check check-ray bench audit schema docs clean
 
 setup: $(VENV)/.ready
 
@@ -35,6 +35,12 @@ check: setup  ## what CI runs: style, types, tests
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(MAKE) test-all
+
+RAY_VENV = $(VENV)/ray-$(or $(VERSION),newest)
+check-ray:  ## whether another Ray has the private parts that disentune uses: make check-ray VERSION=2.61.0; default: the newest
+	test -x $(RAY_VENV)/bin/python || $(PYTHON) -m venv $(RAY_VENV)
+	$(RAY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'ray[tune,default]$(addprefix ==,$(VERSION))'
+	PYTHONPATH=src $(RAY_VENV)/bin/python -m disentune.driver.ray_internals
 
 bench: setup  ## measured ratios against named rivals, written to docs/benchmarks.md; BENCH_LONG=1 takes a quiet hour or two
 	missed=0; \

@@ -194,7 +194,7 @@ class FakeRay:
     def verified(self, monkeypatch, **arguments):
         monkeypatch.setattr(verify, "ANSWER_S", 0.5)
         monkeypatch.setattr(verify, "JOIN_S", 3.0)
-        monkeypatch.setattr(verify, "_ray", lambda address: nullcontext(self))
+        monkeypatch.setattr(verify, "joined", lambda address: nullcontext(self))
         return verify.verify("auto", **arguments)
 
 

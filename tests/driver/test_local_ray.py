@@ -17,6 +17,9 @@ DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True
 PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {DEAF!r}]); import time; time.sleep(60)"
 
 
+STARTED = ("start_ray_processes", "start_api_server", "start_monitor", "start_log_monitor")
+
+
 class DeafNode:
     """Of Ray's own class what ends processes, with real ones that do not hear SIGTERM and have children."""
 
@@ -38,9 +41,9 @@ class DeafNode:
         self.kill_all_processes(check_alive=False, allow_graceful=True, wait=False)
 
 
-def ray_with(node):
-    shutdown = node.shutdown if node else lambda: pytest.fail("nothing is left to end")
-    return SimpleNamespace(_private=SimpleNamespace(worker=SimpleNamespace(_global_node=node)), shutdown=shutdown)
+def ray_with(monkeypatch, node):
+    monkeypatch.setattr("ray._private.worker._global_node", node)
+    return SimpleNamespace(shutdown=node.shutdown if node else lambda: pytest.fail("nothing is left to end"))
 
 
 def test_a_local_ray_ends_with_its_children_and_nobody_is_waited_for(monkeypatch):
@@ -54,7 +57,7 @@ def test_a_local_ray_ends_with_its_children_and_nobody_is_waited_for(monkeypatch
             raise
 
     monkeypatch.setattr(subprocess.Popen, "wait", counted)
-    local_ray.end(ray_with(node))
+    local_ray.end(ray_with(monkeypatch, node))
     assert [process.wait() for process in node.processes] == [-signal.SIGKILL] * 2
     assert len(node.children) == 2
     assert psutil.wait_procs(node.children, timeout=30)[1] == []
@@ -63,8 +66,8 @@ def test_a_local_ray_ends_with_its_children_and_nobody_is_waited_for(monkeypatch
     assert in_vain == []
 
 
-def test_a_local_ray_that_has_ended_already_is_left_alone():
-    local_ray.end(ray_with(None))
+def test_a_local_ray_that_has_ended_already_is_left_alone(monkeypatch):
+    local_ray.end(ray_with(monkeypatch, None))
     assert not ray.is_initialized()
 
 
@@ -73,31 +76,57 @@ def test_only_what_a_sweep_needs_is_started_and_the_time_is_used(monkeypatch):
 
     class Counted:
         start_ray_processes = lambda self: done.append("raylet")  # noqa: E731
-        start_api_server = start_monitor = start_log_monitor = lambda self, **settings: done.append("needless")
+        start_monitor = start_log_monitor = lambda self: done.append("needless")
+        start_api_server = lambda self, *, include_dashboard, raise_on_failure: done.append("needless")  # noqa: E731
 
     def init(address, **settings):
-        Counted().start_api_server(include_dashboard=False)
+        Counted().start_api_server(include_dashboard=False, raise_on_failure=False)
         Counted().start_monitor()
         Counted().start_log_monitor()
         Counted().start_ray_processes()
 
-    fake = SimpleNamespace(init=init, _private=SimpleNamespace(node=SimpleNamespace(Node=Counted)))
-    local_ray.start(fake, meanwhile=lambda: done.append("meanwhile"))
+    monkeypatch.setattr("ray._private.node.Node", Counted)
+    local_ray.start(SimpleNamespace(init=init), meanwhile=lambda: done.append("meanwhile"))
     assert done == ["raylet", "meanwhile"]
     Counted().start_monitor()
     assert done == ["raylet", "meanwhile", "needless"], "Ray's class is as it was"
 
 
 def test_rays_class_is_as_it_was_when_the_start_fails():
-    before = {name: getattr(Node, name) for name in ("start_ray_processes", *local_ray.NEEDLESS)}
+    before = {name: getattr(Node, name) for name in STARTED}
 
     def init(address, **settings):
         assert Node.start_monitor is not before["start_monitor"]
         raise RuntimeError("no room")
 
     with pytest.raises(RuntimeError, match="no room"):
-        local_ray.start(SimpleNamespace(init=init, _private=ray._private), meanwhile=lambda: None)
+        local_ray.start(SimpleNamespace(init=init), meanwhile=lambda: None)
     assert {name: getattr(Node, name) for name in before} == before
+
+
+@pytest.mark.parametrize("name", STARTED)
+def test_a_ray_whose_parts_have_changed_is_started_the_plain_way_and_that_is_said(monkeypatch, name):
+    monkeypatch.delattr(Node, name)
+    before, done, said = dict(vars(Node)), [], []
+
+    def init(address, **settings):
+        assert dict(vars(Node)) == before
+        done.append(address)
+
+    local_ray.start(SimpleNamespace(init=init), lambda: done.append("meanwhile"), said.append)
+    assert done == ["local", "meanwhile"]
+    (line,) = said
+    assert line.startswith(f"Ray {ray.__version__} has no ray._private.node.Node.{name}(self")
+    assert line.endswith("starting all of Ray instead")
+
+
+@pytest.mark.parametrize("changed", ["ray._private.worker._global_node", "ray._private.node.Node.kill_all_processes"])
+def test_a_ray_whose_parts_have_changed_is_ended_the_plain_way(monkeypatch, changed):
+    ended = []
+    monkeypatch.setattr("ray._private.worker._global_node", SimpleNamespace())
+    monkeypatch.delattr(changed)
+    local_ray.end(SimpleNamespace(shutdown=lambda: ended.append(True)))
+    assert ended == [True]
 
 
 @pytest.mark.ray

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from disentune.driver import placement
-from disentune.driver.placement import Alone, Homes, Node, Waiting, autoscaling_file, kinds, misfit
+from disentune.driver.placement import Alone, Homes, Node, Waiting, kinds, misfit
+from disentune.driver.ray_internals import autoscaling_file
 from disentune.errors import ConfigError, Unavailable
 from disentune.runs.ledger import Run
 from disentune.spec.config import TrialConfig
@@ -209,15 +210,15 @@ def test_nothing_is_said_while_something_runs_or_nothing_waits(waiting):
 
 @pytest.mark.parametrize(("states", "ends"), [(["PENDING"], True), (["RUNNING", "PENDING"], False), ([], True)])
 def test_a_local_ray_without_its_node_is_not_waited_for_once_nothing_runs(monkeypatch, clock, states, ends):
-    planner, there = SimpleNamespace(trouble=None), [HEAD]
-    made = Alone(planner)
+    reasons, there = [], [HEAD]
+    made = Alone(reasons.append)
     monkeypatch.setattr(placement, "nodes", lambda: there)
     for moment in (100, 200):
         clock.now = moment
-        assert planner.trouble is None
+        assert reasons == []
         made.on_step_begin(0, [SimpleNamespace(status=state) for state in states])
         there.clear()
-    assert isinstance(planner.trouble, Unavailable if ends else type(None))
+    assert [type(reason) for reason in reasons] == [Unavailable] * ends
 
 
 def config_of(name):

@@ -24,8 +24,9 @@ from ray.tune.experiment import Trial
 from ray.tune.search import Searcher
 
 from disentune.driver import search as search_module
-from disentune.driver.search import Causes, Ended, Ends, LedgerSearch, cause_of, keep_tune_going, named_node, words
-from disentune.errors import ConfigError
+from disentune.driver.ray_internals import expected_errors, heard_errors
+from disentune.driver.search import Causes, Ended, Ends, LedgerSearch, as_expected, cause_of, named_node, words
+from disentune.errors import ConfigError, Unavailable
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
 from disentune.runs.segment import Preempted, Report, Segment, Superseded, Unclean, work
@@ -102,8 +103,19 @@ def test_a_session_that_is_asked_to_stop_ends_with_its_last_running_segment(edge
 def test_a_session_in_trouble_ends_as_if_it_were_asked_to(edge):
     search, _, _ = edge
     assert not Ends(search).stop_all()
-    search.planner.trouble = ConfigError("no storage")
+    search.give_up(ConfigError("Ray has died"))
     assert Ends(search).stop_all()
+
+
+def test_a_storage_that_the_planner_gives_up_ends_the_session(edge, monkeypatch):
+    search, _, _ = edge
+    lost = Unavailable("no storage")
+    monkeypatch.setattr(Planner, "trouble", lost)
+    assert search.trouble is lost
+    assert Ends(search).stop_all()
+    assert search.suggest("a") == Searcher.FINISHED
+    search.give_up(ConfigError("taken over"))
+    assert str(search.trouble) == "taken over", "another driver has the run: nothing is to be tried again"
 
 
 def test_every_word_of_a_worker_shows_that_the_storage_works(edge, monkeypatch):
@@ -230,28 +242,36 @@ class FakeManager:
 
 @pytest.mark.parametrize("error", [OutOfMemoryError("killed"), NodeDiedError("gone")])
 def test_tune_takes_an_error_it_does_not_expect_for_that_of_one_worker(error):
-    keep_tune_going()
-    keep_tune_going()
     manager = FakeManager()
-    RayActorManager._actor_task_failed(manager, tracked_actor_task=manager, exception=error)
+    with expected_errors(as_expected):
+        RayActorManager._actor_task_failed(manager, tracked_actor_task=manager, exception=error)
     assert [type(one) for one in manager.told] == [Ended, Ended], "once for the actor and once for its task"
     assert manager.told[0].reason is error
 
 
 def test_an_error_while_a_worker_starts_is_one_that_tune_keeps():
-    keep_tune_going()
     manager, error = FakeManager(), OutOfMemoryError("killed")
-    RayActorManager._actor_start_failed(manager, tracked_actor=manager, exception=error)
+    with expected_errors(as_expected):
+        RayActorManager._actor_start_failed(manager, tracked_actor=manager, exception=error)
     assert [type(one) for one in manager.told] == [Ended]
     assert manager.told[0].reason is error
 
 
 def test_tune_without_help_gives_up_at_such_an_error():
-    """When this fails, `keep_tune_going` has become needless."""
-    original = getattr(RayActorManager._actor_task_failed, "__wrapped__", RayActorManager._actor_task_failed)
+    """When this fails, `expected_errors` has become needless."""
     manager = FakeManager()
     with pytest.raises(RuntimeError, match="unexpected exception"):
-        original(manager, manager, OutOfMemoryError("killed"))
+        RayActorManager._actor_task_failed(manager, manager, OutOfMemoryError("killed"))
+
+
+def test_tune_is_as_it_was_after_the_session():
+    def handlers():
+        return RayActorManager._actor_task_failed, RayActorManager._actor_start_failed, Trial.handle_error
+
+    before = handlers()
+    with expected_errors(as_expected), heard_errors({}.__setitem__):
+        assert not set(handlers()) & set(before)
+    assert handlers() == before
 
 
 @pytest.fixture
@@ -265,21 +285,26 @@ def trial(tmp_path):
 
 def fail(trial, search, error, *before):
     """As Tune's controller does when a worker ends; callbacks `before` ours hear of it first."""
+    causes = Causes(search)
     silent = SimpleNamespace(on_trial_error=lambda *told: None, on_trial_complete=search.on_trial_complete)
     controller = SimpleNamespace(
-        _callbacks=CallbackList([*before, Causes(search)]), _scheduler_alg=silent, _search_alg=silent, _iteration=1,
+        _callbacks=CallbackList([*before, causes]), _scheduler_alg=silent, _search_alg=silent, _iteration=1,
         _trials=[], _schedule_trial_stop=lambda *told, **more: None,
     )  # fmt: skip
-    TuneController._process_trial_failure(controller, trial, error)
+    with causes.listening():
+        TuneController._process_trial_failure(controller, trial, error)
+    return causes
 
 
 def test_tune_tells_the_search_what_happened(edge, trial):
     search, news, _ = edge
     search.suggest("a")
-    fail(trial, search, raised(OSError(28, "No space left on device")))
+    causes = fail(trial, search, raised(OSError(28, "No space left on device")))
     assert "could not use the storage at step 0" in news[-1][1]["lost"]
     assert search.segments == {}
-    assert search_module._raised == {}, "what was told is forgotten"
+    search.suggest("a")
+    causes.on_trial_error(1, [], trial)
+    assert "an error that Ray did not tell" in news[-1][1]["lost"], "what was told is forgotten"
 
 
 class Swap(tune.Callback):
@@ -316,7 +341,7 @@ def test_a_driver_whose_run_was_taken_over_starts_nothing_more(edge, monkeypatch
     search.suggest("a")
     monkeypatch.setattr(Run, "session", lambda self: "another")
     search.on_trial_error("a", raised(Superseded("another driver")))
-    assert "taken over by another driver" in str(search.planner.trouble)
+    assert "taken over by another driver" in str(search.trouble)
     assert search.suggest("b") == Searcher.FINISHED
 
 
@@ -324,7 +349,7 @@ def test_a_worker_that_was_given_up_in_our_own_session_is_only_lost(edge):
     search, news, _ = edge
     search.suggest("a")
     search.on_trial_error("a", raised(Superseded("attempt 1 was given up")))
-    assert not search.planner.trouble
+    assert not search.trouble
     assert "lost its worker" in news[-1][1]["lost"]
 
 

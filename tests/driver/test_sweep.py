@@ -11,10 +11,11 @@ import pytest
 import ray
 from ray.tune.execution import class_cache
 
-from disentune.driver import local_ray, sweep
+from disentune.driver import local_ray, placement, ray_internals, sweep
 from disentune.errors import ConfigError, Unavailable
 from disentune.files.storage import owner
 from disentune.runs.ledger import Run
+from disentune.runs.planner import Planner
 from disentune.spec.sweepfile import read_sweep
 from simulator import sweep_file
 
@@ -42,6 +43,19 @@ def test_without_an_address_no_cluster_is_joined_that_happens_to_run_here(monkey
     monkeypatch.setattr(ray, "init", lambda address=None, **settings: asked.append(address))
     sweep._connect(ray, None)
     assert asked == ["local"]
+
+
+def test_the_driver_imports_what_it_needs_next_while_ray_starts():
+    code = """
+import sys
+from disentune.driver import sweep
+names = ["disentune.driver.search", "disentune.driver.trainable", "disentune.report.summary"]
+before = [name for name in names if name in sys.modules]
+sweep._load_what_comes_next()
+print(before, [name for name in names if name not in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] []"
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, ConnectionError, Exception])
@@ -127,6 +141,52 @@ def test_a_run_that_is_out_of_reach_for_a_while_is_not_deleted(tmp_path):
         assert is_deleted()
 
 
+# ---- why a session ends
+
+
+@pytest.mark.parametrize(("deleted", "error"), [(False, Unavailable), (True, ConfigError)])
+def test_a_session_that_had_to_end_raises_why_unless_the_run_was_deleted(tmp_path, monkeypatch, deleted, error):
+    run = Run(tmp_path / "runs" / "tiny" / "main")
+
+    def ended(planner, *_):
+        if deleted:
+            shutil.rmtree(run.path)
+        return Unavailable("no storage")
+
+    monkeypatch.setattr(sweep, "_run_on_ray", ended)
+    with pytest.raises(ConfigError) as caught:
+        sweep.launch(run, read_sweep(sweep_file(tmp_path)), lambda point: True, lambda *news: None)
+    assert type(caught.value) is error
+
+
+class FakeTune:
+    """Tune's names, and a Tuner that takes one turn of its loop with nothing running."""
+
+    TuneConfig, CheckpointConfig, FailureConfig, RunConfig = dict, dict, dict, dict
+
+    def Tuner(self, trainable, tune_config, run_config):
+        self.callbacks, self.stopper = run_config["callbacks"], run_config["stop"]
+        return self
+
+    def fit(self):
+        for callback in self.callbacks:
+            callback.on_step_begin(0, [])
+
+
+@pytest.mark.parametrize(("nodes", "reason"), [([], "Ray has died on this machine"), (["one"], "None")])
+def test_a_local_ray_that_has_died_is_why_the_session_ends(tmp_path, monkeypatch, nodes, reason):
+    monkeypatch.setattr(placement, "assert_feasible", lambda *asked: None)
+    monkeypatch.setattr(placement, "homes", lambda *asked: placement.Homes({}, ()))
+    monkeypatch.setattr(placement, "nodes", lambda: nodes)
+    run, tune = Run(tmp_path / "run"), FakeTune()
+    with run.locked() as session:
+        planner = Planner(run, read_sweep(sweep_file(tmp_path)), session)
+        stop = sweep.StopRequest(run, None)
+        trouble = sweep._fit(tune, planner, stop, lambda *news: None, lambda text: None, (), alone=True)
+    assert str(trouble).startswith(reason)
+    assert tune.stopper.stop_all() == (not nodes)
+
+
 def test_a_signal_is_heard_where_nobody_reads_what_is_said(tmp_path, monkeypatch):
     def broken(number, text):
         raise BrokenPipeError
@@ -154,7 +214,7 @@ def test_a_worker_is_given_no_key_as_a_setting(monkeypatch, local, kept):
     monkeypatch.delenv("RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS", raising=False)
     for name in ("DEFAULT_ENV_VARS", "ENV_VARS_TO_PROPAGATE"):
         monkeypatch.setattr(class_cache, name, getattr(class_cache, name))
-    sweep._keep_keys_out_of_settings(local)
+    ray_internals.give_workers_no_keys(local)
     monkeypatch.setattr(ray, "remote", lambda runtime_env: given.append(runtime_env) or (lambda of: of))
     class_cache._ActorClassCache().get(object)
     assert given == [{"env_vars": kept}]

@@ -15,6 +15,7 @@ import pytest
 from ray import tune
 
 from disentune.driver import trainable
+from disentune.driver.nodes import is_dead
 from disentune.driver.search import Causes, Ends, LedgerSearch
 from disentune.driver.trainable import SegmentTrainable
 from disentune.files.notice import notice_path
@@ -177,7 +178,8 @@ class Sweep:
     def carry_out(self, stopping=lambda: False) -> Run:
         run = Run(self.folder / "runs" / "tiny" / "main")
         with run.locked() as session:
-            planner = Planner(run, read_sweep(self.folder / "tiny.yaml", self.overrides), session)
+            sweep = read_sweep(self.folder / "tiny.yaml", self.overrides)
+            planner = Planner(run, sweep, session, is_dead=is_dead)
             at_a_time = planner.settings.resources.concurrent
             self._fit(LedgerSearch(planner, stopping, self.listen, concurrent=at_a_time))
         return run
@@ -195,16 +197,18 @@ class Sweep:
                 self.requests.append((segment["trial_id"], segment["settings"]["resources"]["gpu"]))
             return config
 
-        search.suggest = remembered
-        tune.Tuner(
+        search.suggest, causes = remembered, Causes(search)
+        tuner = tune.Tuner(
             SegmentTrainable,
             tune_config=tune.TuneConfig(search_alg=search, num_samples=-1, reuse_actors=True),
             run_config=tune.RunConfig(
-                storage_path=str(self.folder / "scratch"), callbacks=[Causes(search)], verbose=0, stop=Ends(search),
+                storage_path=str(self.folder / "scratch"), callbacks=[causes], verbose=0, stop=Ends(search),
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=0),
             ),
-        ).fit()  # fmt: skip
+        )  # fmt: skip
+        with causes.listening():
+            tuner.fit()
 
     def expected(self) -> list:
         """What an undisturbed sweep gives, without Ray."""

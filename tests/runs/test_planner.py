@@ -584,10 +584,10 @@ def faulty(tmp_path):
     """Makes planners of one run, each for a new session, at a clock that stands still."""
     run, clock = Run(tmp_path / "runs" / "tiny" / "main"), Clock()
 
-    def planner(*overrides):
+    def planner(*overrides, **more):
         sweep = read_sweep(sweep_file(tmp_path), overrides)
         with run.locked() as session:
-            return Planner(run, sweep, session, clock=clock)
+            return Planner(run, sweep, session, clock=clock, **more)
 
     planner.run, planner.clock = run, clock
     return planner
@@ -847,8 +847,8 @@ def test_a_checkpoint_in_between_forgives_lost_workers(faulty):
 
 
 def test_a_worker_whose_node_turns_out_to_have_died_was_not_lost(faulty):
-    planner, dead = faulty("retries.lost=1"), set()
-    planner.is_dead = dead.__contains__
+    dead = set()
+    planner = faulty("retries.lost=1", is_dead=dead.__contains__)
     for number in range(5):
         trial_id = begun(planner, f"node-{number}")
         assert "goes on" in planner.lost(trial_id, "no answer")
@@ -858,13 +858,13 @@ def test_a_worker_whose_node_turns_out_to_have_died_was_not_lost(faulty):
 
 @pytest.mark.parametrize("died", [True, False])
 def test_a_last_loss_is_judged_when_the_cluster_knows_of_the_node(faulty, died):
-    planner = faulty("retries.lost=0")
+    planner = faulty("retries.lost=0", is_dead=lambda node_id: died and faulty.clock.now >= known_at)
+    known_at = faulty.clock.now + DOUBT_S
     trial_id = begun(planner)
     planner.lost(trial_id, "no answer", certain=False)
     assert begun(planner) != trial_id, "it waits"
     assert faulty.run.trial(trial_id).status().state == "pending"
     faulty.clock.now += DOUBT_S
-    planner.is_dead = lambda node_id: died
     assert (planner.next().trial_id == trial_id) == died
     status = faulty.run.trial(trial_id).status()
     assert (status.state == "failed") != died

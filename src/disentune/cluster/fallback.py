@@ -1,4 +1,4 @@
-"""Which type of machine Ray's autoscaler starts next: one that the cloud refused of late comes second, spot first.
+"""Which type of machine Ray's autoscaler starts next: one that the cloud refused recently comes second, spot first.
 
 Named on a cluster's head by RAY_AUTOSCALER_UTILIZATION_SCORER=disentune.cluster.fallback.score. Only Ray's older
 autoscaler uses it (RAY_enable_autoscaler_v2=0). Without it, neither autoscaler switches from a type that is refused to
@@ -8,9 +8,10 @@ another with the same resources: the older one records refusals, but its own rul
 
 from typing import Any
 
-from ray.autoscaler._private.resource_demand_scheduler import _resource_based_utilization_scorer
+from disentune.driver.ray_internals import utilization_scorer
 
 SPOT = "spot"
+_own_score = utilization_scorer()  # so that an autoscaler whose Ray lacks it fails at its start
 
 
 def score(
@@ -20,7 +21,7 @@ def score(
 
     Whether a machine suits the demand counts before whether it was refused: a CPU machine is no stand-in for a GPU.
     """
-    own = _resource_based_utilization_scorer(resources, demands, node_availability_summary=node_availability_summary)
+    own = _own_score(resources, demands, node_availability_summary=node_availability_summary)
     if own is None:
         return None
     suits, used = own[:2], own[2:]

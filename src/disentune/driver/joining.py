@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from disentune.driver.ray_internals import refuses_token
 from disentune.errors import ConfigError, first_line
 
 CONNECT_S = 10.0
@@ -37,7 +38,7 @@ def join(ray: Any, address: str) -> None:
         with _quietly(said):
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
     except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
-        if isinstance(error, ray.exceptions.AuthenticationError) or any("InvalidAuthToken" in text for text in said):
+        if isinstance(error, ray.exceptions.AuthenticationError) or any(map(refuses_token, said)):
             text = "the cluster refuses this machine's token: ~/.ray/auth_token must be the head's, with"
             raise ConfigError(f"--address {address}: {text} RAY_AUTH_MODE=token on every node") from None
         raise ConfigError(

@@ -9,12 +9,9 @@ from typing import Any
 
 import psutil
 
+from disentune.driver import ray_internals
+from disentune.driver.ray_internals import RayChanged
 from disentune.errors import ConfigError, Unavailable, first_line
-
-NEEDLESS = ("start_api_server", "start_monitor", "start_log_monitor")
-"""Of Ray's Node: the server behind the dashboard and jobs, the autoscaler, and the reader of workers' logs. Nobody asks
-them on one machine, and they take three seconds of a core."""
-
 
 WAITS_S = (5.0, 20.0)
 """Before Ray is started again, when a busy machine took too long for its start."""
@@ -26,7 +23,7 @@ def start_patiently(ray: Any, meanwhile: Callable[[], None], say: Callable[[str]
     for wait_s in (*WAITS_S, None):
         before = set(psutil.Process().children(recursive=True))
         try:
-            start(ray, meanwhile)
+            start(ray, meanwhile, say)
             return
         except Exception as error:  # Ray raises plain ones too, when its processes take too long
             _clear(ray, before)
@@ -49,9 +46,9 @@ def _clear(ray: Any, before: Collection[psutil.Process]) -> None:
                 process.kill()
 
 
-def start(ray: Any, meanwhile: Callable[[], None]) -> None:
+def start(ray: Any, meanwhile: Callable[[], None], say: Callable[[str], None] = lambda text: None) -> None:
     """`meanwhile` is done while Ray's processes start, which leaves this one idle for seconds."""
-    with _deaf_children(), _lean(ray._private.node.Node, meanwhile):
+    with _deaf_children(), _lean(meanwhile, say):
         # Without "local" Ray would join a cluster that it finds on this machine.
         ray.init("local", log_to_driver=False, logging_level=logging.CRITICAL, include_dashboard=False)
 
@@ -68,34 +65,29 @@ def _deaf_children() -> Iterator[None]:
 
 
 @contextmanager
-def _lean(node: Any, meanwhile: Callable[[], None]) -> Iterator[None]:
-    """Ray's class of nodes, starting less."""
-    start_processes, needless = node.start_ray_processes, {name: getattr(node, name) for name in NEEDLESS}
-
-    def start_and_use_the_time(self: Any) -> None:
-        start_processes(self)
-        meanwhile()
-
-    node.start_ray_processes = start_and_use_the_time
-    for name in needless:
-        setattr(node, name, lambda self, **settings: None)
+def _lean(meanwhile: Callable[[], None], say: Callable[[str], None]) -> Iterator[None]:
+    """The Ray that is started within starts only what a sweep needs, or everything where its parts have changed."""
     try:
+        ray_internals.assert_lean_start()
+    except RayChanged as error:
+        say(f"{error.missing}, which a quick start of a local Ray needs; starting all of Ray instead")
         yield
-    finally:
-        node.start_ray_processes = start_processes
-        for name, function in needless.items():
-            setattr(node, name, function)
+        meanwhile()
+        return
+    with ray_internals.lean_start(meanwhile):
+        yield
 
 
 def end(ray: Any) -> None:
     """What Ray has started does not hear the SIGTERM that it would wait for (`_deaf_children`), and keeps nothing that
     is not in the ledger. A raylet's own children would outlive it by a minute."""
-    node = ray._private.worker._global_node
-    if node is None:  # it has ended already, as on a signal while it starts
+    try:
+        pids = ray_internals.end_without_waiting()
+    except RayChanged:  # Ray takes longer by itself
+        pids = []
+    if pids is None:  # it has ended already, as on a signal while it starts
         return
-    family = _family([info.process.pid for infos in node.all_processes.values() for info in infos])
-    kill_all = node.kill_all_processes
-    node.kill_all_processes = lambda **asked: kill_all(check_alive=False, allow_graceful=False)
+    family = _family(pids)
     ray.shutdown()
     for process in family:
         with suppress(psutil.NoSuchProcess):  # also when its number is another's by now

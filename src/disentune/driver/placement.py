@@ -12,12 +12,12 @@ import ray
 from ray import tune
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from disentune.driver.ray_internals import HEAD, RayChanged, autoscaling_file
 from disentune.errors import ConfigError, Unavailable
 from disentune.files import documents
 from disentune.files.storage import place
 from disentune.plugin import Source
 from disentune.runs.ledger import Run
-from disentune.runs.planner import Planner
 from disentune.runs.preview import prepared, sources_of
 from disentune.spec.config import TrialConfig
 from disentune.spec.settings import Resources
@@ -30,7 +30,6 @@ WAIT_S, REMIND_S = 60.0, 600.0
 """When nothing has run for so long the user is told why, and told again."""
 LOOK_S = 2.0
 """How often a local Ray is looked at while nothing runs."""
-HEAD = "node:__internal_head__"
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,10 @@ def growth_of_this_machine() -> list[dict[str, float]] | None:
     """As `growth`, on the head: its autoscaler was started with a file that says so."""
     if "RAY_CLUSTER_NAME" in os.environ:  # KubeRay: its autoscaler runs beside it, and has the list
         return None
-    file = autoscaling_file(ray.get_runtime_context().gcs_address)
+    try:
+        file = autoscaling_file(ray.get_runtime_context().gcs_address)
+    except RayChanged:
+        return None
     return [] if file is None else kinds(file)
 
 
@@ -92,20 +94,6 @@ def _on_each(there: Sequence[Node], function: Callable[..., Any], *arguments: An
         with suppress(ray.exceptions.RayError):
             answers[asked[one].id] = ray.get(one)
     return answers
-
-
-def autoscaling_file(address: str, processes: Path = Path("/proc")) -> Path | None:
-    """The file that this machine's autoscaler of the cluster at an address was started with, if there is one."""
-    option = "--autoscaling-config="
-    for path in processes.glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().decode(errors="replace").split("\0")
-        except OSError:  # it has ended
-            continue
-        if f"--gcs-address={address}" in words and any(word.endswith("/monitor.py") for word in words):
-            found = [word.removeprefix(option) for word in words if word.startswith(option)]
-            return Path(found[0]).expanduser() if found and found[0] else None
-    return None
 
 
 def kinds(file: Path) -> list[dict[str, float]] | None:
@@ -201,8 +189,8 @@ class Waiting(tune.Callback):
 class Alone(tune.Callback):
     """Ends a session on a local Ray whose node has died with its workers: no other will ever come."""
 
-    def __init__(self, planner: Planner):
-        self.planner = planner
+    def __init__(self, give_up: Callable[[ConfigError], None]):
+        self.give_up = give_up
         self.look_at = 0.0
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
@@ -211,10 +199,8 @@ class Alone(tune.Callback):
             return
         self.look_at = now + LOOK_S
         if not nodes():
-            self.planner.trouble = Unavailable(
-                "Ray has died on this machine (its raylet was killed, perhaps for want of memory); nothing is lost but "
-                "the work since the last checkpoints: resume the run"
-            )
+            text = "Ray has died on this machine: its raylet was killed, perhaps for want of memory"
+            self.give_up(Unavailable(f"{text}; resume the run: only the work since the last checkpoints is lost"))
 
     def __reduce__(self) -> Any:
         return (tune.Callback, ())

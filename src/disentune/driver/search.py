@@ -1,19 +1,16 @@
 """Ray's edge in the driver: a Tune searcher that asks the planner what to run and tells it what happened."""
 
 import json
-import os
-import re
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import ray
 from ray import tune
-from ray.air.execution._internal import RayActorManager
 from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayError, RayTaskError
-from ray.tune.experiment import Trial
 from ray.tune.search import Searcher
 
+from disentune.driver import ray_internals
+from disentune.driver.nodes import is_dead, own_node
 from disentune.driver.placement import some_are
 from disentune.environment import without_secrets
 from disentune.errors import ConfigError
@@ -41,17 +38,25 @@ class LedgerSearch(Searcher):
     ):
         """`home` names the node that a trial would best run on, if it matters."""
         super().__init__()
-        keep_tune_going()
-        planner.is_dead = is_dead
         self.planner, self.stopping, self.listener = planner, stopping, listener
         self.home, self.concurrent = home, concurrent
         self.segments: dict[str, str] = {}
         self.running = False
         """Whether some segment runs now; others may wait for a slot."""
+        self._reason: ConfigError | None = None
+
+    def give_up(self, reason: ConfigError) -> None:
+        """Hands out nothing more; the session ends with this error once its last running segment has ended."""
+        self._reason = reason
+
+    @property
+    def trouble(self) -> ConfigError | None:
+        """Why this session cannot continue: what the driver found, else what the planner did."""
+        return self._reason or self.planner.trouble
 
     def suggest(self, trial_id: str) -> Any:
         """A segment; None while nothing can run; FINISHED when nothing ever will in this session."""
-        if self.stopping() or self.planner.finished or self.planner.trouble:
+        if self.stopping() or self.planner.finished or self.trouble:
             return Searcher.FINISHED
         if self.concurrent is not None and len(self.segments) >= self.concurrent:
             return None
@@ -86,8 +91,7 @@ class LedgerSearch(Searcher):
         """A segment ended without a word of its own."""
         ours = self.segments.pop(trial_id)
         if isinstance(error, Superseded) and self.planner.run.session() != self.planner.session:
-            path = self.planner.run.path
-            self.planner.trouble = ConfigError(f"{path} has been taken over by another driver; this one ends")
+            self.give_up(ConfigError(f"{self.planner.run.path} has been taken over by another driver; this one ends"))
         node_id = named_node(error) or self.planner.node_of(ours)
         message = self.planner.lost(ours, words(error), cause_of(error, node_id), not node_id or node_id == own_node())
         self.listener(ours, {"lost": message})
@@ -114,7 +118,7 @@ class Ends(tune.Stopper):
         return False
 
     def stop_all(self) -> bool:
-        return (self.search.stopping() or bool(self.search.planner.trouble)) and not self.search.running
+        return (self.search.stopping() or bool(self.search.trouble)) and not self.search.running
 
     def __reduce__(self) -> Any:
         return (tune.stopper.NoopStopper, ())
@@ -125,12 +129,20 @@ class Causes(tune.Callback):
 
     def __init__(self, search: LedgerSearch):
         self.search = search
+        self._raised: dict[str, Exception] = {}
+        """Why Ray ended a segment, by Ray's own id of it, until the search hears of it."""
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """While Tune runs."""
+        with ray_internals.expected_errors(as_expected), ray_internals.heard_errors(self._raised.__setitem__):
+            yield
 
     def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
         self.search.running = some_are(trials, "RUNNING")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        error = _raised.pop(trial.trial_id, None) or RayError("an error that Ray did not tell")
+        error = self._raised.pop(trial.trial_id, None) or RayError("an error that Ray did not tell")
         self.search.on_trial_error(trial.trial_id, error)
 
     def __reduce__(self) -> Any:
@@ -138,11 +150,6 @@ class Causes(tune.Callback):
 
 
 # ---- causes
-
-
-_raised: dict[str, Exception] = {}
-"""Why Ray ended a segment, by Ray's own id of it, until the search is told. Tune tells its callbacks no more than a
-file, pickled, in a folder that every user of the machine may write to: whoever unpickles that runs their code."""
 
 
 class Ended(RayActorError):
@@ -156,38 +163,9 @@ class Ended(RayActorError):
         return (Ended, (self.reason,))
 
 
-def keep_tune_going() -> None:
-    """Tune 2.60 gives up the whole sweep when Ray's memory monitor kills one worker, or when Ray says that a node died
-    instead of an actor, and does not keep what the error was if that happens while a worker starts: it expects only
-    errors of actors and of tasks. Others are handed to it as the first; what it is told is remembered for `Causes`. And
-    it starts the segment of a pre-empted node again by itself, without a word to its searcher; not where those count.
-    """
-    os.environ.setdefault("RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE", "1")
-    for name in ("_actor_task_failed", "_actor_start_failed"):
-        original = getattr(RayActorManager, name)
-        if not hasattr(original, "__wrapped__"):
-            setattr(RayActorManager, name, _with_known_errors(original))
-    if not hasattr(Trial.handle_error, "__wrapped__"):
-        setattr(Trial, "handle_error", _with_memory(Trial.handle_error))  # noqa: B010 (mypy takes no other way)
-
-
-def _with_known_errors(original: Callable[..., None]) -> Callable[..., None]:
-    @wraps(original)
-    def handle(self: Any, *, exception: Exception, **what: Any) -> None:  # Ray passes them by name
-        expected = isinstance(exception, RayActorError | RayTaskError)
-        original(self, exception=exception if expected else Ended(exception), **what)
-
-    return handle
-
-
-def _with_memory(original: Callable[..., None]) -> Callable[..., None]:
-    @wraps(original)
-    def handle(self: Any, exc: Exception | None = None) -> None:
-        if exc is not None:
-            _raised[self.trial_id] = exc
-        original(self, exc)
-
-    return handle
+def as_expected(error: Exception) -> Exception:
+    """As Tune knows it: it expects errors of actors and of tasks."""
+    return error if isinstance(error, RayActorError | RayTaskError) else Ended(error)
 
 
 def cause_of(error: Exception, node_id: str) -> Cause | None:
@@ -207,9 +185,8 @@ def cause_of(error: Exception, node_id: str) -> Cause | None:
 
 
 def named_node(error: Exception) -> str:
-    """Ray names the node of a dead actor in words alone."""
-    found = re.search(r"Node Id: ([0-9a-f]{56})\b", str(error)) if isinstance(error, RayActorError) else None
-    return found[1] if found else ""
+    """The node of a dead actor, if Ray names it."""
+    return ray_internals.named_node(str(error)) if isinstance(error, RayActorError) else ""
 
 
 def words(error: Exception) -> str:
@@ -217,14 +194,3 @@ def words(error: Exception) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     line = lines[0] if isinstance(error, Ended) else lines[-1]
     return without_secrets(line.strip())[:MOST_LETTERS]
-
-
-def is_dead(node_id: str) -> bool:
-    """Whether the cluster knows that a node is gone; it may take a minute to notice."""
-    if not node_id or not ray.is_initialized():
-        return False
-    return any(node["NodeID"] == node_id and not node["Alive"] for node in ray.nodes())
-
-
-def own_node() -> str:
-    return ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from disentune.driver import local_ray
+from disentune.driver import local_ray, ray_internals
 from disentune.driver.joining import join
+from disentune.driver.nodes import is_dead
 from disentune.errors import ConfigError
 from disentune.files.storage import OWNER, Place, owner, owner_in, without_password
 from disentune.learn import cuda
@@ -29,19 +30,7 @@ from disentune.spec.sweepfile import Domain, SweepFile
 from disentune.tracking.connection import Connection
 from disentune.tracking.streaming import Streaming
 
-# Ray reads these when it is imported: our ledger takes the place of its loggers, snapshots and signal handling.
-_RAY_SETTINGS = {
-    "RAY_AIR_NEW_OUTPUT": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
-    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
-}
-_PENDING_LOCAL, _PENDING_CLUSTER = "2", "64"
+_PENDING_LOCAL, _PENDING_CLUSTER = 2, 64
 """Trials that wait for a free slot: a few hide the start-up, many make an autoscaler add nodes."""
 SAME_SIGNAL_S = 1.0
 SCRATCH = "disentune-ray-"
@@ -132,10 +121,11 @@ def launch(
         run.record(sweep)
         if retry_failed:
             _reopen_failed(run)
-        planner = Planner(run, sweep, session, wanted)
+        planner = Planner(run, sweep, session, wanted, is_dead=is_dead)
         for note in planner.notes:
             say(note)
         stop = StopRequest(run, sweep.settings.stop.wall_time_s, is_deleted)
+        trouble = None
         if not planner.finished:
             with Streaming(run, connection, say) as streaming, stop.listening():
 
@@ -143,11 +133,11 @@ def launch(
                     listener(planner, trial_id, news)
                     streaming.hint(trial_id)
 
-                _run_on_ray(planner, stop, told, address, say, sources)
+                trouble = _run_on_ray(planner, stop, told, address, say, sources)
         if is_deleted():
             raise ConfigError(f"{run.path} was deleted while the sweep ran, so the sweep ends; its results are gone")
-        if planner.trouble:
-            raise planner.trouble
+        if trouble:
+            raise trouble
         run.stop_path.unlink(missing_ok=True)
         failed = sum(trial.status.state == "failed" for trial in planner.trials.values())
         return Ending("" if planner.finished else stop.reason or "the session ended early", failed)
@@ -179,7 +169,8 @@ def _run_on_ray(
     address: str | None,
     say: Callable[[str], None],
     sources: Sequence[Source],
-) -> None:
+) -> ConfigError | None:
+    """Why the session had to end early, if not because it was asked to."""
     try:
         with _ray(address, planner.settings.resources, say) as tune:
             stop.listen()
@@ -189,12 +180,13 @@ def _run_on_ray(
 
                 assert_shared(planner.run, planner.session)
             if not stop():
-                _fit(tune, planner, stop, listener, say, sources if address else (), alone=not address)
+                return _fit(tune, planner, stop, listener, say, sources if address else (), alone=not address)
     except SystemExit:  # Ray's own answer to SIGTERM while it starts
         stop.stop(signal.SIGTERM.name)
     except FileNotFoundError:
         if not stop.is_deleted():
             raise
+    return None
 
 
 def _clear_scratch() -> None:
@@ -223,7 +215,7 @@ def _fit(
     say: Callable[[str], None],
     sources: Sequence[Source],
     alone: bool,
-) -> None:
+) -> ConfigError | None:
     from disentune.driver.placement import JOIN_S, RETURN_S, Alone, Waiting, assert_feasible, homes
     from disentune.driver.search import Causes, Ends, LedgerSearch
     from disentune.driver.trainable import SegmentTrainable
@@ -232,9 +224,11 @@ def _fit(
     assert_feasible(settings.resources, RETURN_S if planner.has_begun else JOIN_S, say, stop)
     home = homes(sources, settings.data.root).of
     search = LedgerSearch(planner, stop, listener, home, settings.resources.concurrent)
+    causes = Causes(search)
+    callbacks = [causes, Waiting(settings.resources, say), *([Alone(search.give_up)] if alone else [])]
     scratch = tempfile.mkdtemp(prefix=f"{SCRATCH}{owner()}-")
     try:
-        tune.Tuner(
+        tuner = tune.Tuner(
             SegmentTrainable,
             tune_config=tune.TuneConfig(
                 search_alg=search,
@@ -247,22 +241,23 @@ def _fit(
                 name="run",  # of a folder in `scratch`
                 storage_path=scratch,
                 stop=Ends(search),
-                callbacks=[Causes(search), Waiting(settings.resources, say), *([Alone(planner)] if alone else [])],
+                callbacks=callbacks,
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=0),
                 verbose=0,
             ),
-        ).fit()
+        )
+        with causes.listening():
+            tuner.fit()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    return search.trouble
 
 
 @contextmanager
 def _ray(address: str | None, resources: Resources, say: Callable[[str], None]) -> Iterator[Any]:
     """Ray's tune module, connected: a local Ray of our own by default, or the cluster at an address."""
-    for name, value in _RAY_SETTINGS.items():
-        os.environ.setdefault(name, value)
-    os.environ.setdefault("TUNE_MAX_PENDING_TRIALS_PG", _PENDING_CLUSTER if address else _PENDING_LOCAL)
+    ray_internals.set_variables(_PENDING_CLUSTER if address else _PENDING_LOCAL)
     import ray
 
     for name in ("ray", "ray.tune", "ray.train", "ray.data"):
@@ -270,26 +265,17 @@ def _ray(address: str | None, resources: Resources, say: Callable[[str], None]) 
     mine = not ray.is_initialized()
     if mine:
         _connect(ray, address, say)
-    from ray import tune
-
-    _keep_keys_out_of_settings(local=not address)
     try:
+        from ray import tune
+
+        ray_internals.assert_variables()
+        ray_internals.give_workers_no_keys(local=not address)
         if not address:  # Ray may see fewer cores than there are, in a container
             _assert_enough(ray.cluster_resources(), resources)
         yield tune
     finally:
         if mine:
             ray.shutdown() if address else local_ray.end(ray)
-
-
-def _keep_keys_out_of_settings(local: bool) -> None:
-    """Tune gives its workers AWS's keys, if there are any, as a setting that Ray writes to a log for everyone to read.
-    Nodes of a cluster have keys of their own, and local workers inherit all variables: without a setting of their own
-    they take over the processes that Ray keeps ready."""
-    from ray.tune.execution import class_cache
-
-    class_cache.DEFAULT_ENV_VARS = {}
-    class_cache.ENV_VARS_TO_PROPAGATE = set() if local else class_cache.ENV_VARS_TO_PROPAGATE & _RAY_SETTINGS.keys()
 
 
 def _assert_address(address: str) -> None:
@@ -315,6 +301,9 @@ def _connect(ray: Any, address: str | None, say: Callable[[str], None] = lambda 
 
 def _load_what_comes_next() -> None:
     """Two seconds of imports: what drives the trials, and what draws the figure at the end."""
+    import disentune.driver.search
+    import disentune.driver.trainable
+    import disentune.report.summary  # noqa: F401
 
 
 def _assert_compiler(sweep: SweepFile) -> None:

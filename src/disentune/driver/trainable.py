@@ -9,6 +9,7 @@ from typing import Any
 import ray
 from ray import tune
 
+from disentune.driver.ray_internals import preferring
 from disentune.files.notice import notice_path
 from disentune.learn import cuda
 from disentune.runs.segment import Report, Segment, Unclean, work
@@ -26,8 +27,7 @@ class SegmentTrainable(tune.Trainable):
         bundle = {"CPU": resources["cpu"], "GPU": resources["gpu"]}
         if config.get("home") is None:
             return tune.PlacementGroupFactory([bundle])
-        # On this node if it is free, else on any: Ray offers it for one bundle under this strategy alone.
-        return tune.PlacementGroupFactory([bundle], strategy="STRICT_PACK", _soft_target_node_id=config["home"])
+        return tune.PlacementGroupFactory([bundle], **preferring(config["home"]))
 
     def setup(self, config: dict[str, Any]) -> None:
         node_id = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""

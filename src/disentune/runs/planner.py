@@ -86,13 +86,13 @@ class Planner:
         wanted: Callable[[Point], bool] = lambda point: True,
         clock: Callable[[], float] = time.monotonic,
         open_journal: Callable[[Place], BaseStorage] = journal,
+        is_dead: Callable[[str], bool] = lambda node_id: False,
     ):
+        """`is_dead` says whether a node is known to be gone."""
         self.run, self.sweep, self.session, self.wanted, self.clock = run, sweep, session, wanted, clock
         self.settings = sweep.settings
-        self.is_dead: Callable[[str], bool] = lambda node_id: False
-        """Whether a node is known to be gone; the cluster's edge says."""
-        self.trouble: ConfigError | None = None
-        """Why this session cannot go on."""
+        self._is_dead = is_dead
+        self._trouble: Unavailable | None = None
         self.notes: list[str] = []
         """For the user, on what is done again."""
         self._storage_faults, self._storage_since = 0, math.inf
@@ -326,6 +326,11 @@ class Planner:
                 return f"{trial_id} failed: it {WORDS[cause]}: {problem}"
         return f"{trial_id} {WORDS[cause]} at step {trial.status.step} and goes on from there: {why}"
 
+    @property
+    def trouble(self) -> Unavailable | None:
+        """Set once no trial could use the storage for too long: then the session must end."""
+        return self._trouble
+
     def node_of(self, trial_id: str) -> str:
         """Where its newest attempt runs; empty when it is not known (yet)."""
         trial = self.trials[trial_id]
@@ -360,14 +365,14 @@ class Planner:
         self._storage_faults += 1
         self._storage_since = min(self._storage_since, now)
         if self._storage_faults >= STORAGE_FAULTS and now - self._storage_since >= STORAGE_S:
-            self.trouble = Unavailable(
+            self._trouble = Unavailable(
                 f"{self.run.path}: nobody could use the storage for {now - self._storage_since:.0f} s; see that it is "
                 "there, has room and can be written on every node, then resume"
             )
 
     def _allowed_again(self, trial: Trial, cause: Cause) -> bool:
         if cause == "lost":  # not where the node turned out to be gone by now
-            return self.settings.retries.allow("lost", sum(not self.is_dead(node) for node in trial.lost_on))
+            return self.settings.retries.allow("lost", sum(not self._is_dead(node) for node in trial.lost_on))
         return self.settings.retries.allow(cause, trial.status.faults.get(cause, 0))
 
     def _is_over(self, trial: Trial) -> bool:
