@@ -1,4 +1,4 @@
-"""What can go wrong with a sweep. To add a case: a function that makes it happen, and a record in CASES."""
+"""What can go wrong with a sweep. To add a case: a function that makes it happen, and a record in one of the lists."""
 
 import os
 import signal
@@ -330,8 +330,8 @@ def _wait_for_jumps(scene: Scene, driver: Driver, ahead_s: int) -> None:
     assert not driver.ended, driver.said
 
 
-CASES = [
-    Case("SIGKILL of the driver", driver_is_killed, ("optuna", "asha")),
+PROCESSES = [
+    Case("SIGKILL of the driver", driver_is_killed, ("optuna", "asha"), long=False),
     Case("SIGKILL of a worker", worker_is_killed),
     Case("SIGKILL of the raylet", raylet_is_killed),
     Case("SIGKILL of the raylet and all workers", node_is_killed),
@@ -339,6 +339,8 @@ CASES = [
     Case("SIGTERM", signalled(signal.SIGTERM)),
     Case("SIGINT", signalled(signal.SIGINT), ("optuna", "asha")),
     Case("two resumes at once", resumed_twice),
+]
+STORAGE = [
     Case("disk full during a checkpoint", disk_is_full_at_a_checkpoint, mounts=True),
     Case("disk full during results.parquet", disk_is_full_at_the_results, mounts=True),
     Case("disk full during W&B's writes", disk_of_wandb_is_full, settings="wandb: {project: demo}", mounts=True),
@@ -346,9 +348,12 @@ CASES = [
     Case("object store that stumbles", store_stumbles),
     Case("a checkpoint cut, another with a flipped bit", checkpoints_are_damaged),
     Case("results.parquet cut", results_are_cut),
+]
+TRIALS = [
     Case("a trial diverges to NaN, another to infinity", trials_diverge, ("optuna", "none")),
     Case("a trial raises", trial_raises),
     Case("a trial hangs", trial_hangs, settings=f"retries: {{hang_after_s: {HANG_S}}}"),
     Case("out of memory: MemoryError, torch, RLIMIT_AS", memory_runs_out),
     Case("the clock jumps by a day, ahead and back", clock_jumps),
 ]
+CASES = [*PROCESSES, *STORAGE, *TRIALS]

@@ -21,6 +21,8 @@ from unittest import mock
 
 import numpy as np
 import psutil
+import pytest
+from _pytest.mark import ParameterSet
 
 from disentune.files.storage import read_bytes, read_if_there
 from disentune.results.tables import read, write_parquet
@@ -125,6 +127,12 @@ class Case:
     """Lines that the sweep has besides."""
     mounts: bool = False
     """Whether it needs a disk of its own, which only root can mount."""
+    long: bool = True
+    """Whether only `make test-all` has it."""
+
+    @property
+    def param(self) -> ParameterSet:
+        return pytest.param(self, id=self.name.replace(" ", "-"), marks=[pytest.mark.long] if self.long else [])
 
 
 class Driver:
