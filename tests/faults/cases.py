@@ -31,7 +31,7 @@ from faults.harness import (
     read_only,
 )
 from object_store import served, use_store
-from processes import family, kill, rows_on_disk, wait_until
+from processes import family, kill, patience_s, rows_on_disk, wait_until
 from simulator import simulate
 from wandb_server import WandbServer
 
@@ -50,7 +50,7 @@ def driver_is_killed(scene: Scene) -> None:
     assert len(started) >= 2
     kill(family(driver.process)[:1])
     assert driver.end() == -signal.SIGKILL
-    _, alive = psutil.wait_procs(started, timeout=60)
+    _, alive = psutil.wait_procs(started, timeout=patience_s(60))
     assert alive == [], "a worker outlives its driver"
 
 
@@ -289,7 +289,7 @@ def trial_raises(scene: Scene) -> None:
 
 def trial_hangs(scene: Scene) -> None:
     scene.plan(scene.fault("hold", scene.some_betas(1)[0]))
-    driver = scene.start()
+    driver = scene.start("--set", f"retries.hang_after_s={patience_s(HANG_S)}")
     assert driver.end() == DONE, driver.said
     assert scene.mark("hold").exists()
     assert "hung at step" in driver.said
@@ -352,7 +352,7 @@ STORAGE = [
 TRIALS = [
     Case("a trial diverges to NaN, another to infinity", trials_diverge, ("optuna", "none")),
     Case("a trial raises", trial_raises),
-    Case("a trial hangs", trial_hangs, settings=f"retries: {{hang_after_s: {HANG_S}}}"),
+    Case("a trial hangs", trial_hangs),
     Case("out of memory: MemoryError, torch, RLIMIT_AS", memory_runs_out),
     Case("the clock jumps by a day, ahead and back", clock_jumps),
 ]

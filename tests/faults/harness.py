@@ -189,18 +189,18 @@ class Scene:
 
     # commands
 
-    def start(self, *arguments: str) -> Driver:
-        """`run`, if nothing else is said."""
-        output = self.folder / f"output-{len(self.drivers)}.txt"
-        with open(output, "w") as file:
-            process = self.commands.start(
-                *(arguments or ("run", str(self.sweep), "--storage", self.storage)), into=file
-            )
-        self.drivers.append(Driver(process, output))
-        return self.drivers[-1]
+    def start(self, *options: str) -> Driver:
+        return self._drive("run", str(self.sweep), "--storage", self.storage, *options)
 
     def resume(self) -> Driver:
-        return self.start("resume", str(self.run.path), *self.again)
+        return self._drive("resume", str(self.run.path), *self.again)
+
+    def _drive(self, *arguments: str) -> Driver:
+        output = self.folder / f"output-{len(self.drivers)}.txt"
+        with open(output, "w") as file:
+            process = self.commands.start(*arguments, into=file)
+        self.drivers.append(Driver(process, output))
+        return self.drivers[-1]
 
     def session_without_ray_dies(self) -> None:
         """In this process, at a random moment before the first trial has ended: it leaves what one on Ray would."""
