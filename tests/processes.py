@@ -67,7 +67,7 @@ def commands_in(folder: Path) -> Iterator[Commands]:
                 kill(family(process))
             process.wait(timeout=patience_s())
         left = [one for one in psutil.process_iter(["cmdline"]) if ray_folder in " ".join(one.info["cmdline"] or [])]
-        psutil.wait_procs(left, timeout=30)
+        psutil.wait_procs(left, timeout=patience_s(30))
         kill(left)
         for process in made.started:
             if process.stdout:

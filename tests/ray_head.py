@@ -14,7 +14,7 @@ from pathlib import Path
 
 import requests
 
-from processes import family, kill, wait_until
+from processes import family, kill, patience_s, wait_until
 
 BIN = Path(sys.executable).parent
 
@@ -67,7 +67,7 @@ def _end(process: subprocess.Popen) -> None:
     started = family(process)
     process.send_signal(signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(30)
+        process.wait(patience_s(30))
     kill(started)
     process.wait()
 

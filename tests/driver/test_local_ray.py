@@ -12,9 +12,10 @@ import ray
 from ray._private.node import Node
 
 from disentune.driver import local_ray
+from processes import patience_s
 
-DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"
-PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {DEAF!r}]); import time; time.sleep(60)"
+DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {DEAF!r}]); import time; time.sleep(600)"
 
 
 STARTED = ("start_ray_processes", "start_api_server", "start_monitor", "start_log_monitor")
@@ -60,7 +61,7 @@ def test_a_local_ray_ends_with_its_children_and_nobody_is_waited_for(monkeypatch
     local_ray.end(ray_with(monkeypatch, node))
     assert [process.wait() for process in node.processes] == [-signal.SIGKILL] * 2
     assert len(node.children) == 2
-    assert psutil.wait_procs(node.children, timeout=30)[1] == []
+    assert psutil.wait_procs(node.children, timeout=patience_s(30))[1] == []
     for process in node.processes:
         process.stdout.close()
     assert in_vain == []
@@ -133,6 +134,7 @@ def test_a_ray_whose_parts_have_changed_is_ended_the_plain_way(monkeypatch, chan
 @pytest.mark.long
 def test_nothing_of_a_real_one_stays_and_none_of_its_servers_is_the_dashboards(tmp_path):
     code = """
+import sys
 import psutil, ray
 from disentune.driver import local_ray
 local_ray.start(ray, meanwhile=lambda: None)
@@ -140,9 +142,12 @@ assert ray.get(ray.remote(lambda: 6 * 7).remote()) == 42
 family = psutil.Process().children(recursive=True)
 print([" ".join(one.cmdline()) for one in family])
 local_ray.end(ray)
-print(len(family), [one.name() for one in psutil.wait_procs(family, timeout=10)[1] if one.status() != "zombie"])
+left = psutil.wait_procs(family, timeout=float(sys.argv[1]))[1]
+print(len(family), [one.name() for one in left if one.status() != "zombie"])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(patience_s(10))], capture_output=True, text=True, timeout=patience_s()
+    )
     assert done.returncode == 0, done.stderr
     commands, left = done.stdout.splitlines()
     assert "raylet" in commands

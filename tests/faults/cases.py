@@ -1,4 +1,4 @@
-"""What can go wrong with a sweep. To add a case: a function that makes it happen, and a record in CASES."""
+"""What can go wrong with a sweep. To add a case: a function that makes it happen, and a record in one of the lists."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ from faults.harness import (
     read_only,
 )
 from object_store import served, use_store
-from processes import family, kill, rows_on_disk, wait_until
+from processes import family, kill, patience_s, rows_on_disk, wait_until
 from simulator import simulate
 from wandb_server import WandbServer
 
@@ -50,7 +50,7 @@ def driver_is_killed(scene: Scene) -> None:
     assert len(started) >= 2
     kill(family(driver.process)[:1])
     assert driver.end() == -signal.SIGKILL
-    _, alive = psutil.wait_procs(started, timeout=60)
+    _, alive = psutil.wait_procs(started, timeout=patience_s(60))
     assert alive == [], "a worker outlives its driver"
 
 
@@ -289,7 +289,7 @@ def trial_raises(scene: Scene) -> None:
 
 def trial_hangs(scene: Scene) -> None:
     scene.plan(scene.fault("hold", scene.some_betas(1)[0]))
-    driver = scene.start()
+    driver = scene.start("--set", f"retries.hang_after_s={patience_s(HANG_S)}")
     assert driver.end() == DONE, driver.said
     assert scene.mark("hold").exists()
     assert "hung at step" in driver.said
@@ -330,8 +330,8 @@ def _wait_for_jumps(scene: Scene, driver: Driver, ahead_s: int) -> None:
     assert not driver.ended, driver.said
 
 
-CASES = [
-    Case("SIGKILL of the driver", driver_is_killed, ("optuna", "asha")),
+PROCESSES = [
+    Case("SIGKILL of the driver", driver_is_killed, ("optuna", "asha"), long=False),
     Case("SIGKILL of a worker", worker_is_killed),
     Case("SIGKILL of the raylet", raylet_is_killed),
     Case("SIGKILL of the raylet and all workers", node_is_killed),
@@ -339,6 +339,8 @@ CASES = [
     Case("SIGTERM", signalled(signal.SIGTERM)),
     Case("SIGINT", signalled(signal.SIGINT), ("optuna", "asha")),
     Case("two resumes at once", resumed_twice),
+]
+STORAGE = [
     Case("disk full during a checkpoint", disk_is_full_at_a_checkpoint, mounts=True),
     Case("disk full during results.parquet", disk_is_full_at_the_results, mounts=True),
     Case("disk full during W&B's writes", disk_of_wandb_is_full, settings="wandb: {project: demo}", mounts=True),
@@ -346,9 +348,12 @@ CASES = [
     Case("object store that stumbles", store_stumbles),
     Case("a checkpoint cut, another with a flipped bit", checkpoints_are_damaged),
     Case("results.parquet cut", results_are_cut),
+]
+TRIALS = [
     Case("a trial diverges to NaN, another to infinity", trials_diverge, ("optuna", "none")),
     Case("a trial raises", trial_raises),
-    Case("a trial hangs", trial_hangs, settings=f"retries: {{hang_after_s: {HANG_S}}}"),
+    Case("a trial hangs", trial_hangs),
     Case("out of memory: MemoryError, torch, RLIMIT_AS", memory_runs_out),
     Case("the clock jumps by a day, ahead and back", clock_jumps),
 ]
+CASES = [*PROCESSES, *STORAGE, *TRIALS]

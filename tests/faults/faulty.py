@@ -14,7 +14,8 @@ import torch
 
 from disentune.frameworks import FRAMEWORKS
 
-PATIENCE_S = 120
+PATIENCE_S = 1200
+"""Whoever waits for a held trial gives up before."""
 PLAIN = FRAMEWORKS["beta_vae"]
 
 

@@ -21,6 +21,8 @@ from unittest import mock
 
 import numpy as np
 import psutil
+import pytest
+from _pytest.mark import ParameterSet
 
 from disentune.files.storage import read_bytes, read_if_there
 from disentune.results.tables import read, write_parquet
@@ -125,6 +127,12 @@ class Case:
     """Lines that the sweep has besides."""
     mounts: bool = False
     """Whether it needs a disk of its own, which only root can mount."""
+    long: bool = True
+    """Whether only `make test-all` has it."""
+
+    @property
+    def param(self) -> ParameterSet:
+        return pytest.param(self, id=self.name.replace(" ", "-"), marks=[pytest.mark.long] if self.long else [])
 
 
 class Driver:
@@ -181,18 +189,18 @@ class Scene:
 
     # commands
 
-    def start(self, *arguments: str) -> Driver:
-        """`run`, if nothing else is said."""
-        output = self.folder / f"output-{len(self.drivers)}.txt"
-        with open(output, "w") as file:
-            process = self.commands.start(
-                *(arguments or ("run", str(self.sweep), "--storage", self.storage)), into=file
-            )
-        self.drivers.append(Driver(process, output))
-        return self.drivers[-1]
+    def start(self, *options: str) -> Driver:
+        return self._drive("run", str(self.sweep), "--storage", self.storage, *options)
 
     def resume(self) -> Driver:
-        return self.start("resume", str(self.run.path), *self.again)
+        return self._drive("resume", str(self.run.path), *self.again)
+
+    def _drive(self, *arguments: str) -> Driver:
+        output = self.folder / f"output-{len(self.drivers)}.txt"
+        with open(output, "w") as file:
+            process = self.commands.start(*arguments, into=file)
+        self.drivers.append(Driver(process, output))
+        return self.drivers[-1]
 
     def session_without_ray_dies(self) -> None:
         """In this process, at a random moment before the first trial has ended: it leaves what one on Ray would."""

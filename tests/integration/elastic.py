@@ -60,7 +60,7 @@ def start_head(folder: Path) -> None:
             command("ray"), "start", "--head", f"--autoscaling-config={file}", "--num-cpus=0", "--disable-usage-stats",
             "--node-ip-address=127.0.0.1", "--include-dashboard=false", "--object-store-memory=100000000",
         ],
-        check=True, capture_output=True, timeout=120,
+        check=True, capture_output=True,
     )  # fmt: skip
 
 

@@ -63,9 +63,10 @@ class Lab:
         _append(config["worker_start_ray_commands"], f" --num-cpus=1{LITTLE}")
         (self.hosts.shared / "lab.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
 
-    def ray(self, command: str, patience_s: int = 60) -> tuple[int, str]:
+    def ray(self, command: str, start_s: int = 0) -> tuple[int, str]:
         """A command of Ray's on the laptop, as the file's header gives it."""
-        settings = f"RAY_AUTH_MODE=token RAY_UP_enable_autoscaler_v2=0 AUTOSCALER_NODE_START_WAIT_S={patience_s}"
+        start_s = start_s or int(patience_s(60))
+        settings = f"RAY_AUTH_MODE=token RAY_UP_enable_autoscaler_v2=0 AUTOSCALER_NODE_START_WAIT_S={start_s}"
         return self.hosts.run(LAPTOP, f"cd {REPOSITORY} && {settings} ray {command}")
 
     def verify(self, options: str) -> tuple[int, str]:
@@ -177,7 +178,7 @@ def cluster(lab: Lab) -> Lab:
 @pytest.mark.long
 def test_a_head_that_does_not_answer_ends_ray_up(lab):
     lab.write_file(head_ip=f"{lab.hosts.network}.99")
-    code, output = lab.ray(f"up -y --no-config-cache {FILE}", patience_s=3)
+    code, output = lab.ray(f"up -y --no-config-cache {FILE}", start_s=3)
     assert code != 0
     assert "SSH still not available" in output
     assert nothing_runs(lab.hosts)
@@ -189,7 +190,7 @@ def test_a_key_that_no_host_knows_ends_ray_up(lab):
     lab.hosts.must(
         LAPTOP, "cd ~/.ssh && mkdir aside && mv id_ed25519* aside && ssh-keygen -q -t ed25519 -N '' -f id_ed25519"
     )
-    code, output = lab.ray(f"up -y --no-config-cache {FILE}", patience_s=3)
+    code, output = lab.ray(f"up -y --no-config-cache {FILE}", start_s=3)
     lab.hosts.must(LAPTOP, "cd ~/.ssh && mv aside/* . && rmdir aside")
     assert code != 0
     assert "Permission denied (publickey" in output, output

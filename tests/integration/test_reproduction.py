@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from processes import patience_s
+
 QUICKSTART = Path(__file__).parents[2] / "sweeps" / "quickstart.yaml"
-LONG_S = 1800
+LONG_S = 1200
 """It trains for real: a minute on two quiet cores, many on busy ones."""
 
 
@@ -17,7 +19,7 @@ def test_squares_without_overlap_fail_and_the_overlap_loss_rescues_them(commands
     rescued 0.40, 0.03; at half of the steps the last is 0.35. The bounds lie far outside the spread of seeds."""
     short = ["--set", "training.steps=800", "--set", "evaluation.every=800", "--set", "seeds=2"]
     process = commands.start("run", str(QUICKSTART), *short, "--only", "framework.name == 'ada_gvae'")
-    output, _ = process.communicate(timeout=LONG_S)
+    output, _ = process.communicate(timeout=patience_s(LONG_S))
     assert process.returncode == 0, output
     arms: dict[str, list[float]] = {"overlapping": [], "adversarial": [], "rescued": []}
     for trial in commands.json("results", "quickstart"):

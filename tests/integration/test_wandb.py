@@ -11,7 +11,9 @@ from processes import family, kill, rows_on_disk, wait_until
 from simulator import simulate, sweep_file, table
 from wandb_server import KEY, WandbServer
 
-LONGER = ["training.steps=320", "training.log_every=80", "evaluation.every=80", "checkpoint.every_steps=30"]
+LONGER = [
+    "seeds=1", "training.steps=320", "training.log_every=80", "evaluation.every=80", "checkpoint.every_steps=30",
+]  # fmt: skip
 pytestmark = [pytest.mark.ray, pytest.mark.wandb]
 SETS = [part for change in [*LONGER, "wandb.project=demo"] for part in ("--set", change)]
 
