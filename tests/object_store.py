@@ -1,6 +1,11 @@
-"""A small S3 server on loopback, for the real client: objects in memory, and faults on demand."""
+"""A small S3 server on loopback, for the real client: objects in memory, and faults on demand.
+
+Of Google Cloud Storage it answers only a download and a conditional upload.
+"""
 
 import hashlib
+import itertools
+import json
 import re
 import threading
 import time
@@ -15,6 +20,7 @@ from xml.sax.saxutils import escape
 
 KEY_ID, SECRET = "an-id-for-tests", "a-secret-for-tests"
 PAGE = 1000
+REFUSALS = {404: "NoSuchKey", 409: "ConditionalRequestConflict", 412: "PreconditionFailed", 501: "NotImplemented"}
 
 
 @dataclass
@@ -22,6 +28,7 @@ class Object:
     data: bytes
     time: float
     kind: str = ""
+    generation: int = field(default_factory=itertools.count(1).__next__)
 
 
 @dataclass
@@ -33,6 +40,10 @@ class Store:
     requests: list[str] = field(default_factory=list)
     faults: list[int | str] = field(default_factory=list)
     """For the next requests, one each: a status to answer with, `drop` to close the connection, `` for none."""
+    write_faults: list[int | str] = field(default_factory=list)
+    """For the next conditional writes, one each: a status to answer with, or `lost` to write and then not answer."""
+    conditions: str = "kept"
+    """What becomes of conditions: `kept`, `refused` (501) or `ignored`."""
     refused: str = ""
     """Methods that these credentials may not use."""
     ahead_s: float = 0.0
@@ -110,6 +121,10 @@ class _Handler(BaseHTTPRequestHandler):
         if parts.path.endswith("/") and key:
             key += "/"  # the mark of an empty folder
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
+        google = re.fullmatch(r"(?:/upload)?/storage/v1/b/([^/]+)/o/?([^/]*)", parts.path)
+        if google is not None:
+            self._google(google[1], unquote(google[2]), query, data)
+            return
         known = re.search(r"Credential=([^/]+)/", self.headers.get("Authorization", ""))
         if known is not None and known[1] != KEY_ID:
             self._error(403, "InvalidAccessKeyId")
@@ -119,6 +134,23 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(404, "NoSuchBucket")
         else:
             self._answer(store.buckets[bucket], bucket, key, query, data)
+
+    def _google(self, bucket: str, key: str, query: dict[str, str], data: bytes) -> None:
+        """The two requests of its JSON API that conditional writes need."""
+        objects = self.store.buckets[bucket]
+        with self.store.lock:
+            found = objects.get(query.get("name", key))
+            if self.command == "POST" and int(query["ifGenerationMatch"]) == (found.generation if found else 0):
+                found = objects[query["name"]] = Object(data, self.store.now)
+            elif self.command == "POST":
+                self._error(412, "conditionNotMet")
+                return
+        if found is None:
+            self._error(404, "notFound")
+        elif self.command == "POST":
+            self._send(200, json.dumps({"generation": str(found.generation)}).encode())
+        else:
+            self._send(200, found.data, {"x-goog-generation": str(found.generation)})
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _handle
 
@@ -190,9 +222,32 @@ class _Handler(BaseHTTPRequestHandler):
         if source is not None:
             _, _, name = unquote(source).strip("/").partition("/")
             data = objects[name].data
-        objects[key] = Object(data, self.store.now, self.headers.get("Content-Type", ""))
+        with self.store.lock:
+            refusal = self._refusal(objects.get(key))
+            if not refusal or refusal == "lost":
+                objects[key] = Object(data, self.store.now, self.headers.get("Content-Type", ""))
+        if refusal == "lost":
+            self.close_connection = True
+            self.connection.close()
+            return
+        if refusal:
+            self._error(int(refusal), REFUSALS[int(refusal)])
+            return
         body = b"<CopyObjectResult><ETag>x</ETag></CopyObjectResult>" if source is not None else b""
         self._send(200, body, {"ETag": _tag(data)})
+
+    def _refusal(self, found: Object | None) -> int | str:
+        """What S3 answers to a write whose condition does not hold; empty for one that may be done."""
+        wanted, unwanted = self.headers.get("If-Match"), self.headers.get("If-None-Match")
+        if (wanted is None and unwanted is None) or self.store.conditions == "ignored":
+            return ""
+        if self.store.conditions == "refused":
+            return 501
+        if unwanted is not None and found is not None:
+            return 412
+        if wanted is not None and (found is None or wanted != _tag(found.data)):
+            return 404 if found is None else 412
+        return self.store.write_faults.pop(0) if self.store.write_faults else ""
 
     def _list(self, objects: dict[str, Object], bucket: str, query: dict[str, str]) -> None:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")

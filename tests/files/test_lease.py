@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from disentune.errors import ConfigError
-from disentune.files import lease, storage
+from disentune.files import conditional, lease, storage
 from disentune.files.storage import place
 
 
@@ -152,32 +152,140 @@ def test_a_holder_that_gives_back_while_another_waits_is_followed_at_once(path, 
         assert len(looks) == 1
 
 
-def test_of_two_that_take_it_at_the_same_moment_one_is_refused(path, monkeypatch):
-    monkeypatch.setattr(lease, "SETTLE_S", 1.0)
-    both, outcomes = threading.Barrier(2), []
+def race(path, monkeypatch, rivals, rounds):
+    """The outcomes of each round, in which all rivals have seen a free lease before one of them takes it."""
+    at_once, done, outcomes = threading.Barrier(rivals), threading.Barrier(rivals), [[] for _ in range(rounds)]
     real = lease._wait
 
     def wait(*arguments):
-        real(*arguments)
-        both.wait()  # both have seen that nobody holds it
+        free = real(*arguments)
+        at_once.wait()
+        return free
 
     monkeypatch.setattr(lease, "_wait", wait)
 
-    def take():
-        try:
-            with lease.held(path, "the run is held"):
-                outcomes.append("held")
-                until(lambda: len(outcomes) == 2)
-        except ConfigError as error:
-            outcomes.append(str(error))
+    def compete():
+        for outcome in outcomes:
+            try:
+                with lease.held(path, "the run is held", say=outcome.append):
+                    outcome.append("held")
+                    done.wait()
+            except ConfigError as error:
+                outcome.append(str(error))
+                done.wait()
+            at_once.wait()  # the winner has given it back
 
-    threads = [threading.Thread(target=take) for _ in range(2)]
+    threads = [threading.Thread(target=compete) for _ in range(rivals)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(outcome == "held" for outcome in outcomes) == [False, True]
-    assert any("began at the same moment" in outcome for outcome in outcomes)
+    return outcomes
+
+
+def test_of_two_that_take_it_at_the_same_moment_exactly_one_wins_without_a_pause(path, monkeypatch):
+    monkeypatch.setattr(lease, "SETTLE_S", 1e6)
+    for outcome in race(path, monkeypatch, rivals=2, rounds=30):
+        assert outcome.count("held") == 1
+        assert len(outcome) == 2
+        assert any("began at the same moment" in text for text in outcome)
+
+
+def test_an_expired_lease_is_taken_over_by_exactly_one_of_several(path, object_store, monkeypatch):
+    for _ in range(5):
+        written(path)
+        object_store.buckets["bucket"]["runs/demo/main/driver.lock"].time -= 100
+        with monkeypatch.context() as patch:
+            (outcome,) = race(path, patch, rivals=5, rounds=1)
+        assert outcome.count("held") == 1
+        assert len(outcome) == 5
+
+
+WITHOUT_CONDITIONS = [("refused", "HTTP 501"), ("ignored", "conditions are ignored")]
+
+
+@pytest.mark.parametrize("conditions", ["refused", "ignored"])
+def test_in_a_store_without_conditional_writes_one_of_two_wins_after_a_pause(
+    path, object_store, monkeypatch, conditions
+):
+    monkeypatch.setattr(lease, "SETTLE_S", 1.0)
+    object_store.conditions = conditions
+    (outcome,) = race(path, monkeypatch, rivals=2, rounds=1)
+    assert outcome.count("held") == 1
+    assert sum("began at the same moment" in text for text in outcome) == 1
+
+
+@pytest.mark.parametrize(("conditions", "reason"), WITHOUT_CONDITIONS)
+def test_a_store_without_conditional_writes_is_noted_in_one_line(path, brief, object_store, conditions, reason):
+    object_store.conditions = conditions
+    said = []
+    with lease.held(path, "the run is held", say=said.append):
+        first = path.read_bytes()
+        until(lambda: path.read_bytes() != first)
+    assert said == [
+        f"{path}: no conditional writes in this store ({reason}); processes that start at the same moment are kept "
+        "apart by a pause of 0.05 s"
+    ]
+    assert lease.content(path.read_bytes())["released"]
+
+
+def test_credentials_that_cannot_sign_leave_plain_writes(path, brief, monkeypatch):
+    monkeypatch.setattr(conditional, "_environment_keys", lambda: None)  # pyarrow needs those of the environment
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/nowhere")
+    said = []
+    with lease.held(path, "the run is held", say=said.append):
+        first = path.read_bytes()
+        until(lambda: path.read_bytes() != first)
+    assert len(said) == 1
+    assert "requests cannot be signed with the credentials of AWS_WEB_IDENTITY_TOKEN_FILE" in said[0]
+    assert lease.content(path.read_bytes())["released"]
+
+
+def test_a_write_that_happened_but_was_not_answered_is_our_own(path, object_store):
+    object_store.write_faults = ["lost"]
+    with lease.held(path, "the run is held") as session:
+        assert object_store.write_faults == []
+        assert lease.content(path.read_bytes())["session"] == session
+        object_store.write_faults = ["lost"]
+    assert lease.content(path.read_bytes())["released"]
+
+
+def test_a_renewal_whose_answer_never_came_does_not_end_the_holder(path, brief, object_store, monkeypatch):
+    """Not even when the next renewal has other content."""
+    told = []
+    monkeypatch.setattr(storage, "PATIENCE_S", 0.0)
+    with lease.held(path, "the run is held", lost=told.append) as session:
+        object_store.write_faults = ["lost"]
+        until(lambda: not object_store.write_faults)
+        before = path.read_bytes()
+        until(lambda: path.read_bytes() != before)
+    assert told == []
+    assert lease.content(path.read_bytes())["session"] == session
+
+
+def test_a_conflict_that_nobody_won_is_tried_again(path, object_store):
+    object_store.write_faults = [409, 409]
+    with lease.held(path, "the run is held") as session:
+        assert lease.content(path.read_bytes())["session"] == session
+
+
+def test_a_renewal_after_a_takeover_fails_even_if_the_old_holder_does_not_look_first(path, brief, object_store):
+    """The store refuses the write; what the new holder wrote stays."""
+    told = []
+    with lease.held(path, "the run is held", lost=told.append):
+        with object_store.lock:
+            taken = json.dumps({"session": "another", "pid": 7, "host": "there"}).encode()
+            object_store.buckets["bucket"]["runs/demo/main/driver.lock"].data = taken
+        until(lambda: told)
+    assert path.read_bytes() == taken
+    assert "the run is held by process 7 on there now" in told[0]
+
+
+def test_the_content_of_a_lease_is_what_earlier_versions_read(path):
+    with lease.held(path, "the run is held"):
+        found = json.loads(path.read_bytes())
+    assert found.keys() == {"session", "pid", "host", "began", "beats", "released"}
 
 
 def test_a_holder_whose_lease_another_has_taken_is_told_and_does_not_give_it_back(path, brief):
@@ -190,7 +298,8 @@ def test_a_holder_whose_lease_another_has_taken_is_told_and_does_not_give_it_bac
     assert not lease.content(path.read_bytes())["released"]
 
 
-def test_a_holder_is_told_of_its_loss_also_when_it_cannot_read_who_has_it(path, brief, monkeypatch):
+def test_a_holder_is_told_of_its_loss_also_when_it_cannot_read_who_has_it(path, brief, object_store, monkeypatch):
+    object_store.conditions = "refused"
     told, answers = [], []
     with lease.held(path, "the run is held", lost=told.append):
 

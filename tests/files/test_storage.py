@@ -375,9 +375,9 @@ def test_a_store_that_nothing_answers_for_is_known_without_long_patience(monkeyp
 
 def test_the_endpoint_for_s3_alone_comes_first(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://general")
-    assert storage._endpoint("s3") == "http://general"
+    assert storage.endpoint_of("s3") == "http://general"
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://special")
-    assert storage._endpoint("s3") == "http://special"
+    assert storage.endpoint_of("s3") == "http://special"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
 """Who holds a run in an object store, which has no locks: an object that its holder renews.
 
-A lease is stale when it has not changed for `VALID_S` as seen by whoever waits, or by the store's own clock; so the
-clocks of two machines need not agree. One that was given back is free at once.
+A lease is stale when it has not changed for `VALID_S`, by the store's own clock or as seen by the process that waits:
+the clocks of two machines need not agree. A lease that was given back is free at once.
+
+Every write has a condition: the lease must still be the one that was read. So exactly one of several processes takes a
+free lease. A store without conditional writes gets plain ones: the process that wrote last holds the lease.
 """
 
 import json
@@ -16,11 +19,14 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from disentune.errors import ConfigError
+from disentune.files import conditional
+from disentune.files.conditional import Unsupported
 from disentune.files.storage import RemotePath, clock_offset, read_if_there
 
 VALID_S, RENEW_S = 45.0, 10.0
 LOOK_S, SETTLE_S = 1.0, 2.0
-"""How often a waiter looks, and how long a new holder waits to see whether another took it at the same moment."""
+"""How often a waiter looks. How long a new holder waits, in a store without conditional writes, to see whether another
+took the lease at the same moment."""
 
 Said = Callable[[str], None]
 
@@ -86,12 +92,10 @@ def held(
     `what` says what cannot be done while another holds it. A live holder is waited for `patience_s`, then it is a
     ConfigError; a dead one's lease is waited out. `lost` is called, from the thread, when another holds it after all.
     """
-    _wait(path, what, patience_s, say)
-    lease = _Lease(path, what, lost)
-    lease.write()
-    time.sleep(SETTLE_S)
-    if not lease.is_ours():
-        raise ConfigError(f"{what} {holder(read_if_there(path))}, which began at the same moment; leave it to that one")
+    free = _wait(path, what, patience_s, say)
+    lease = _Lease(path, what, say, lost)
+    if not lease.take(free):
+        raise ConfigError(f"{what} {holder(lease.seen)}, which began at the same moment; wait for it or stop it")
     thread = threading.Thread(target=lease.renew, name="lease", daemon=True)
     thread.start()
     try:
@@ -101,38 +105,96 @@ def held(
         thread.join()
 
 
-def _wait(path: RemotePath, what: str, patience_s: float, say: Said) -> None:
-    """Until nobody holds it. Whoever renews it lives; whoever does not for long enough is dead."""
+def _wait(path: RemotePath, what: str, patience_s: float, say: Said) -> bytes | None:
+    """Waits until nobody holds the lease and returns its content then. A holder that renews it is alive; one that has
+    not for `VALID_S` is dead."""
     began = time.monotonic()
     seen, since = read_if_there(path), began
     if not _is_taken(seen) or _is_stale(path):
-        return
+        return seen
     say(f"{what} {holder(seen)}; waiting up to {VALID_S:.0f} s to see whether that one is alive")
     while time.monotonic() - since <= VALID_S:
         time.sleep(LOOK_S)
         now = read_if_there(path)
         if not _is_taken(now):
-            return
+            return now
         if now != seen:
             if time.monotonic() - began >= patience_s:
                 raise ConfigError(f"{what} {holder(now)}; wait for it or stop it")
             seen, since = now, time.monotonic()
+    return seen
 
 
 class _Lease:
-    def __init__(self, path: RemotePath, what: str, lost: Said):
-        self.path, self.what, self.lost = path, what, lost
+    def __init__(self, path: RemotePath, what: str, say: Said, lost: Said):
+        self.path, self.what, self.say, self.lost = path, what, say, lost
         self.session = secrets.token_hex(8)
         self.began, self.beats = time.time(), 0
+        self.seen: bytes | None = None
+        self.version: str | None = None
+        """Of our last write; None where writes have no condition."""
         self.ended, self.writing = threading.Event(), threading.Lock()
 
-    def write(self, released: bool = False) -> None:
+    def take(self, free: bytes | None) -> bool:
+        """Whether the lease is ours now. `free` is its content as it was when nobody held it."""
+        try:
+            return self._take_if_still(free)
+        except Unsupported as reason:
+            self._give_up_conditions(reason)
+        self.path.write_bytes(self._next())
+        time.sleep(SETTLE_S)
+        return self._is_ours()
+
+    def _take_if_still(self, free: bytes | None) -> bool:
+        try:
+            self.seen, self.version = conditional.read(self.path)
+        except OSError as error:  # pyarrow has just reached the store
+            raise Unsupported(error.strerror) from error
+        data = self._next()
+        if self.seen != free or not self._replace(data):
+            return False
+        if not conditional.is_enforced(self.path, data):
+            raise Unsupported("conditions are ignored")
+        return True
+
+    def _give_up_conditions(self, reason: Unsupported) -> None:
+        self.version = None
+        self.say(
+            f"{self.path}: no conditional writes in this store ({reason}); processes that start at the same moment are "
+            f"kept apart by a pause of {SETTLE_S:g} s"
+        )
+
+    def _next(self, released: bool = False) -> bytes:
         self.beats += 1
         about = {"session": self.session, "pid": os.getpid(), "host": socket.gethostname(), "began": self.began}
-        self.path.write_bytes(json.dumps({**about, "beats": self.beats, "released": released}).encode())
+        return json.dumps({**about, "beats": self.beats, "released": released}).encode()
 
-    def is_ours(self) -> bool:
-        return content(read_if_there(self.path)).get("session") == self.session
+    def _write(self, released: bool = False) -> bool:
+        """Whether the lease was still ours."""
+        data = self._next(released)
+        if self.version is not None:
+            try:
+                return self._replace(data)
+            except Unsupported as reason:
+                self._give_up_conditions(reason)
+        if not self._is_ours():
+            return False
+        self.path.write_bytes(data)
+        return True
+
+    def _replace(self, data: bytes) -> bool:
+        """Again, if it was our own write that came between: one whose answer was lost."""
+        while True:
+            self.seen, version = conditional.write(self.path, data, self.version or "")
+            if content(self.seen).get("session") != self.session:
+                return False
+            self.version = version
+            if self.seen == data:
+                return True
+
+    def _is_ours(self) -> bool:
+        self.seen = read_if_there(self.path)
+        return content(self.seen).get("session") == self.session
 
     def renew(self) -> None:
         """A store that does not answer is asked again: only another holder ends it."""
@@ -140,18 +202,13 @@ class _Lease:
             with suppress(OSError), self.writing:
                 if self.ended.is_set():
                     return
-                if not self.is_ours():
+                if not self._write():
                     break
-                self.write()
         else:
             return
-        now = None
-        with suppress(OSError):
-            now = read_if_there(self.path)
-        self.lost(f"{self.what} {holder(now)} now: this process was away for too long and ends, nothing is lost")
+        self.lost(f"{self.what} {holder(self.seen)} now: this process was away for too long and ends, nothing is lost")
 
     def give_back(self) -> None:
         self.ended.set()
         with suppress(OSError), self.writing:
-            if self.is_ours():
-                self.write(released=True)
+            self._write(released=True)

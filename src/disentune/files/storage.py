@@ -211,7 +211,13 @@ class RemotePath:
 
     @property
     def _store(self) -> Any:
-        return _store(self.scheme, self.bucket, os.getpid(), _endpoint(self.scheme))
+        return _store(self.scheme, self.bucket, os.getpid(), endpoint_of(self.scheme))
+
+    @property
+    def region(self) -> str:
+        """The region of an S3 bucket."""
+        with _translated(self):
+            return self._store.region
 
     def exists(self) -> bool:
         return self._kind() != "NotFound"
@@ -354,7 +360,7 @@ def _store(scheme: str, bucket: str, pid: int, endpoint: str) -> Any:
     )  # fmt: skip
 
 
-def _endpoint(scheme: str) -> str:
+def endpoint_of(scheme: str) -> str:
     """As the clouds' own tools take it from the environment; empty for the cloud itself."""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") if scheme == "s3" else ("STORAGE_EMULATOR_HOST",)
     found = next((os.environ[name] for name in names if os.environ.get(name)), "")
@@ -406,7 +412,7 @@ def _translation(text: str, path: RemotePath) -> OSError:
     if _DENIED.search(text):
         return PermissionError(errno.EACCES, f"access denied; {_credentials(path.scheme)}", str(path))
     if _NETWORK.search(text):
-        where = without_password(_endpoint(path.scheme)) or "the cloud"
+        where = without_password(endpoint_of(path.scheme)) or "the cloud"
         return OSError(errno.ENETUNREACH, f"{where} cannot be reached ({_reason(text)})", str(path))
     return OSError(errno.EIO, _reason(text), str(path))
 
@@ -648,7 +654,7 @@ def clock_offset(scheme: str) -> float | None:
 
 
 def _asked_offset(scheme: str) -> float | None:
-    url = _endpoint(scheme) or {"s3": "https://s3.amazonaws.com", "gs": "https://storage.googleapis.com"}[scheme]
+    url = endpoint_of(scheme) or {"s3": "https://s3.amazonaws.com", "gs": "https://storage.googleapis.com"}[scheme]
     try:
         try:
             with urlopen(Request(url, method="HEAD"), timeout=CONNECT_S) as answer:
