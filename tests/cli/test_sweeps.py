@@ -125,7 +125,8 @@ def test_a_changed_sweep_is_explained_and_not_mixed(disentune, finished, tmp_pat
 def stopped_session(monkeypatch, tmp_path, with_checkpoint):
     """A driver that is stopped after two trials have begun, of which some have written a checkpoint."""
 
-    def launch(run, sweep, *_):
+    def launch(request):
+        run, sweep = request.run, request.sweep
         run.record(sweep)
         for number, point in enumerate(space.points(sweep)[:2]):
             folder = run.trial(point.config.id)
@@ -157,7 +158,7 @@ def test_commands_that_are_printed_after_a_run_can_be_copied(disentune, monkeypa
     path = stopped_session(monkeypatch, tmp_path, 2)
     _, out, _ = disentune("run", path, "--storage", "my runs")
     assert "\n  disentune resume 'my runs/tiny/main'\n" in out
-    monkeypatch.setattr("disentune.driver.sweep.launch", lambda run, sweep, *_: Ending("", 0))
+    monkeypatch.setattr("disentune.driver.sweep.launch", lambda request: Ending("", 0))
     run = Run(tmp_path / "my runs" / "tiny" / "main")
     shutil.rmtree(run.path)
     simulate(run, path, np.random.default_rng(0))

@@ -224,12 +224,14 @@ def _session(
     run: Any, sweep: Any, planned: Any, wanted: Any, address: str | None, retry_failed: bool, place: Any, again: str
 ) -> Any:
     from disentune.cli.progress import LiveProgress
-    from disentune.driver.sweep import launch
+    from disentune.driver.sweep import LaunchRequest, launch
 
     objective = sweep.settings.objective.metric if sweep.settings.objective else None
     try:
         with LiveProgress(out, objective, planned.new + len(planned.continuing)) as progress:
-            return launch(run, sweep, wanted, progress, address, retry_failed, place, _say, planned.sources)
+            return launch(
+                LaunchRequest(run, sweep, wanted, progress, address, retry_failed, place, _say, planned.sources)
+            )
     except KeyboardInterrupt:
         text = "ended at once; the work since the last checkpoints is lost"
         out.print(f"{text}. Continue with:\n  {again}", markup=False)
