@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from disentune.cli import app
+from disentune.cli import app, terminal
 from disentune.files import documents, lease, storage
 from disentune.runs.ledger import Run, Status
 from disentune.spec.config import TrialConfig, nested
@@ -92,7 +92,7 @@ def disentune(
 ) -> Callable[..., tuple[int, str, str]]:
     """Runs a command in a temporary folder and gives (exit code, what it printed, what it complained)."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(app.out, "width", 300)  # whatever the terminal of whoever runs the tests
+    monkeypatch.setattr(terminal.out, "width", 300)  # whatever the terminal of whoever runs the tests
 
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["disentune", *map(str, arguments)])

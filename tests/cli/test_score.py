@@ -1,6 +1,5 @@
 """`disentune score`: of arrays and of runs; every wrong input gets one message and exit code 2."""
 
-import io
 import json
 import pickle
 import shutil
@@ -9,9 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from disentune.cli import app, display
+from disentune.cli import terminal
 from disentune.errors import DataError
 from disentune.metrics import METRICS, score
 from disentune.results import arrays as arrays_module
@@ -130,7 +128,7 @@ def test_a_number_is_shown_as_soon_as_it_is_there(disentune, arrays, few_metrics
             yield outcome
 
     monkeypatch.setattr(arrays_module, "scores_of_arrays", watched)
-    monkeypatch.setattr(app.out, "print", lambda text, **_: events.append(text.split()[0]))
+    monkeypatch.setattr(terminal.out, "print", lambda text, **_: events.append(text.split()[0]))
     disentune("score", arrays, "--metrics", "mig,hoyer")
     assert events == ["mig", "mig", "hoyer", "hoyer"]
 
@@ -390,25 +388,6 @@ def test_wrong_arguments_for_a_run_are_refused_before_a_trial_is_read(
     code, out, err = disentune("score", *arguments)
     assert (code, out) == (2, "")
     assert text in err
-
-
-def test_progress_is_said_every_few_seconds_where_there_is_no_terminal(monkeypatch):
-    clock = iter([0.0, 4.0, 11.0, 11.0, 15.0])
-    monkeypatch.setattr(display.time, "monotonic", lambda: next(clock))
-    console = Console(file=io.StringIO(), width=100)
-    assert list(display.followed(console, ["a", "b", "c"], "scoring trials")) == ["a", "b", "c"]
-    assert console.file.getvalue() == "scoring trials: 1 of 3 done\n"
-
-
-def test_progress_on_a_terminal_leaves_no_trace_in_what_is_given():
-    console = Console(file=io.StringIO(), width=100, force_terminal=True)
-    assert list(display.followed(console, ["a", "b"], "scoring trials")) == ["a", "b"]
-
-
-def test_each_number_has_a_line_and_the_time_stands_once():
-    text = display.score_lines("dci", {"dci": 0.5, "dci_more": 0.25}, "", 1.234, (5, 8))
-    assert text.splitlines() == ["dci    dci              0.5     1.23 s", "       dci_more        0.25"]
-    assert display.score_lines("dci", {}, "needs factors", 0.0, (5, 8)) == "dci    needs factors"
 
 
 def test_help_has_examples(disentune):

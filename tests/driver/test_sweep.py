@@ -20,6 +20,10 @@ from disentune.spec.sweepfile import read_sweep
 from simulator import sweep_file
 
 
+def request(run, folder, address=None):
+    return sweep.LaunchRequest(run, read_sweep(sweep_file(folder)), lambda point: True, lambda *news: None, address)
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [
@@ -33,7 +37,7 @@ from simulator import sweep_file
 def test_what_is_no_address_for_a_driver_is_refused_before_the_run_is_touched(tmp_path, address, message):
     run = Run(tmp_path / "run")
     with pytest.raises(ConfigError, match=message):
-        sweep.launch(run, read_sweep(sweep_file(tmp_path)), lambda point: True, lambda *news: None, address)
+        sweep.launch(request(run, tmp_path, address))
     assert not run.path.exists()
 
 
@@ -128,7 +132,7 @@ def test_a_run_that_is_deleted_while_it_runs_ends_the_sweep_and_stays_deleted(tm
 
     monkeypatch.setattr(sweep, "_run_on_ray", deleted)
     with pytest.raises(ConfigError, match="was deleted while the sweep ran, so the sweep ends; its results are gone"):
-        sweep.launch(run, read_sweep(sweep_file(tmp_path)), lambda point: True, lambda *news: None)
+        sweep.launch(request(run, tmp_path))
     assert not run.path.exists()
 
 
@@ -264,5 +268,5 @@ def test_a_driver_that_takes_a_run_clears_them(temporary, tmp_path, monkeypatch)
 
     monkeypatch.setattr(sweep, "_run_on_ray", run_on_ray)
     run = Run(tmp_path / "run")
-    sweep.launch(run, read_sweep(sweep_file(tmp_path)), lambda point: True, lambda *news: None)
+    sweep.launch(request(run, tmp_path))
     assert seen == [False]

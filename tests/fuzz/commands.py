@@ -14,7 +14,7 @@ from disentune.cli import app, inspect
 from disentune.errors import ConfigError, DataError
 
 DOERS = [
-    "disentune.driver.sweep.launch", "disentune.cli.app._trained", "disentune.report.page.write",
+    "disentune.driver.sweep.launch", "disentune.cli.train._trained", "disentune.report.page.write",
     "disentune.cluster.submission.connected", "disentune.cluster.verify.verify", "disentune.tracking.sending.Tracker",
 ]  # fmt: skip
 REACHED = "would be done now"

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conftest import RunMaker
-from disentune.cli import app
+from disentune.cli import sweeps
 from disentune.data import DATASETS, grid_file
 from disentune.data.prepared.download import download
 from disentune.errors import ConfigError, DataError
@@ -57,7 +57,7 @@ def tree_of(folder: Path) -> set[str]:
 @example("main")
 def test_a_run_is_a_folder_of_its_sweep_or_refused(name: str) -> None:
     try:
-        run = app._run_folder("/storage", "sweep", name)
+        run = sweeps._run_folder("/storage", "sweep", name)
     except ConfigError:
         return
     assert run.path.parent == Path("/storage/sweep")

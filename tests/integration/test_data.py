@@ -30,9 +30,10 @@ LAUNCH = """
 from pathlib import Path
 from disentune.spec import space
 from disentune.runs.ledger import Run
-from disentune.driver.sweep import launch
+from disentune.driver.sweep import LaunchRequest, launch
 if __name__ == "__main__":
-    launch(Run(Path("runs/own/main").absolute()), space.read(Path("own.yaml")), lambda point: True, lambda *news: None)
+    run, sweep = Run(Path("runs/own/main").absolute()), space.read(Path("own.yaml"))
+    launch(LaunchRequest(run, sweep, lambda point: True, lambda *news: None))
 """
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from disentune.cli import app
+from disentune.cli import sweeps
 from disentune.errors import Unavailable
 from disentune.results.tables import read, write_parquet
 from disentune.runs import planner as planner_module
@@ -136,7 +136,7 @@ def test_a_limit_counts_trials_whose_rows_were_cut_as_unfinished(tmp_path):
     for folder in run.trials():
         cut(folder, "the last")
     for _ in range(3):  # 6 trials, 2 at a time
-        simulate(run, path, np.random.default_rng(1), wanted=app._wanted(read_sweep(path), run, None, 2))
+        simulate(run, path, np.random.default_rng(1), wanted=sweeps._wanted(read_sweep(path), run, None, 2))
     assert table(run) == expected
 
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from disentune.cli.terminal import AsJson, err, out, print_json
+from disentune.cli.options import AsJson
+from disentune.cli.terminal import err, out, print_json
 
 app = typer.Typer(name="cluster", help="Checks of a cluster's file and of a running cluster.", no_args_is_help=True)
 

@@ -7,7 +7,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from disentune.cli.terminal import AsJson, err, out, print_json, progress_bar
+from disentune.cli.options import AsJson
+from disentune.cli.terminal import err, out, print_json, progress_bar
 from disentune.errors import ConfigError, DataError
 
 app = typer.Typer(

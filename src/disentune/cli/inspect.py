@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from disentune.cli.terminal import AsJson, out, print_json, progress_bar
+from disentune.cli.options import AsJson
+from disentune.cli.terminal import out, print_json, progress_bar
 from disentune.errors import ConfigError
 from disentune.files.storage import shown
 

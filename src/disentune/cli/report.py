@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from disentune.cli.terminal import DEFAULT_STORAGE, AsJson, Storage, err, out, print_json, progress_bar
+from disentune.cli.options import DEFAULT_STORAGE, AsJson, Storage
+from disentune.cli.terminal import err, out, print_json, progress_bar
 from disentune.files.storage import shown
 
 

@@ -1,22 +1,23 @@
-"""Where commands print, and the options that several of them share."""
+"""Where commands print, and how."""
 
 import io
 import json
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Any, TextIO
 
-import typer
 from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.text import Text
 
 from disentune.environment import cleaned_values, without_secrets
+from disentune.files.storage import shown
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Commands to a terminal, and marks that turn the direction of a text."""
@@ -46,15 +47,6 @@ out = PlainConsole(highlight=False, soft_wrap=True)
 if not out.is_terminal and "COLUMNS" not in os.environ:
     out.width = 300  # a file or pipe has no edge at 80
 err = PlainConsole(stderr=True, highlight=False, soft_wrap=True)
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
-Storage = Annotated[
-    str,
-    typer.Option(
-        envvar="DISENTUNE_STORAGE", help="What holds the runs: a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER."
-    ),
-]
-DEFAULT_STORAGE = "runs"
 
 
 class Lasting:
@@ -181,6 +173,11 @@ class SpelledOut:
 
 def print_json(value: Any) -> None:
     print(json.dumps(cleaned_values(value), indent=1, allow_nan=False))  # noqa: T201
+
+
+def quoted(path: Any) -> str:
+    """A path for a command that the user may copy."""
+    return shlex.quote(shown(path))
 
 
 PLAIN_INTERVAL_S = 10.0

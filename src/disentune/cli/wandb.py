@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from disentune.cli.terminal import DEFAULT_STORAGE, AsJson, Storage, err, out, print_json
+from disentune.cli.options import DEFAULT_STORAGE, AsJson, Storage
+from disentune.cli.terminal import err, out, print_json
 
 
 def sync(
@@ -23,7 +24,7 @@ def sync(
 
     Examples: disentune sync quickstart; disentune sync runs/quickstart/main --project my-study
     """
-    from disentune.cli.display import followed
+    from disentune.cli.progress import followed
     from disentune.runs.ledger import find_run
 
     found = find_run(run, storage)

@@ -97,20 +97,29 @@ class Ending:
     failed: int
 
 
-def launch(
-    run: Run,
-    sweep: SweepFile,
-    wanted: Callable[[Point], bool],
-    listener: Callable[[Planner, str, dict[str, Any]], None],
-    address: str | None = None,
-    retry_failed: bool = False,
-    connection: Connection | None = None,
-    say: Callable[[str], None] = lambda text: None,
-    sources: Sequence[Source] = (),
-) -> Ending:
-    """Runs what is unfinished, and streams it to W&B where there is a connection; on a cluster trials prefer nodes
-    that have their `sources` prepared. Raises ConfigError when another driver holds the run or no machine can hold a
-    trial."""
+@dataclass(frozen=True)
+class LaunchRequest:
+    """What a session runs, where, and who hears of it."""
+
+    run: Run
+    sweep: SweepFile
+    wanted: Callable[[Point], bool]
+    """Whether a point of the sweep is to be run."""
+    listener: Callable[[Planner, str, dict[str, Any]], None]
+    """Receives the planner, a trial's id and its news."""
+    address: str | None = None
+    """Of the cluster to join; without one a local Ray is started."""
+    retry_failed: bool = False
+    connection: Connection | None = None
+    """To W&B, where trials are streamed to."""
+    say: Callable[[str], None] = lambda text: None
+    sources: Sequence[Source] = ()
+    """Prepared data: on a cluster trials prefer nodes that have it."""
+
+
+def launch(request: LaunchRequest) -> Ending:
+    """Runs what is unfinished. Raises ConfigError when another driver holds the run or no machine can hold a trial."""
+    run, sweep, address, say = request.run, request.sweep, request.address, request.say
     if address is not None:
         _assert_address(address)
     else:
@@ -119,21 +128,21 @@ def launch(
     with run.locked() as session, _deletion(run.path) as is_deleted:
         _clear_scratch()
         run.record(sweep)
-        if retry_failed:
+        if request.retry_failed:
             _reopen_failed(run)
-        planner = Planner(run, sweep, session, wanted, is_dead=is_dead)
+        planner = Planner(run, sweep, session, request.wanted, is_dead=is_dead)
         for note in planner.notes:
             say(note)
         stop = StopRequest(run, sweep.settings.stop.wall_time_s, is_deleted)
         trouble = None
         if not planner.finished:
-            with Streaming(run, connection, say) as streaming, stop.listening():
+            with Streaming(run, request.connection, say) as streaming, stop.listening():
 
                 def told(trial_id: str, news: dict[str, Any]) -> None:
-                    listener(planner, trial_id, news)
+                    request.listener(planner, trial_id, news)
                     streaming.hint(trial_id)
 
-                trouble = _run_on_ray(planner, stop, told, address, say, sources)
+                trouble = _run_on_ray(planner, stop, told, address, say, request.sources)
         if is_deleted():
             raise ConfigError(f"{run.path} was deleted while the sweep ran, so the sweep ends; its results are gone")
         if trouble:

@@ -1,0 +1,76 @@
+"""`disentune list`: every plug-in and figure that a sweep file can name."""
+
+from typing import Annotated, Any
+
+import typer
+
+from disentune.cli.options import AsJson
+from disentune.cli.terminal import out, print_json
+from disentune.errors import ConfigError
+
+
+def list_(
+    kind: Annotated[
+        str | None, typer.Argument(help="frameworks, models, recons, datasets, metrics or figures.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What can be named in a sweep file.
+
+    Examples: disentune list; disentune list frameworks
+    """
+    from disentune.errors import unknown
+    from disentune.metrics import METRICS
+    from disentune.plugin import summary
+    from disentune.spec.config import PLUGIN_SECTIONS
+
+    catalogues = {f"{section}s": catalogue for section, catalogue in PLUGIN_SECTIONS.items()} | {"metrics": METRICS}
+    if kind is not None and kind not in (*catalogues, "figures"):
+        raise ConfigError(unknown("kind of plug-in", kind, [*catalogues, "figures"]))
+    shown = {key: catalogue for key, catalogue in catalogues.items() if kind in (None, key)}
+    listing = {key: {plugin.name: summary(plugin) for plugin in catalogue} for key, catalogue in shown.items()}
+    if kind in (None, "figures"):
+        listing["figures"] = _figures()
+    if as_json:
+        print_json(listing)
+        return
+    for title, catalogue in shown.items():
+        out.print(f"[bold]{title}[/]")
+        width = max(len(name) for name in catalogue.names())
+        for plugin in sorted(catalogue, key=lambda plugin: plugin.name):
+            lines = [*_line_and_paper(listing[title][plugin.name]), _parameters(plugin)]
+            for number, line in enumerate(line for line in lines if line):
+                out.print(f"  {'' if number else plugin.name:<{width}}  {line}", markup=False)
+    if "figures" in listing:
+        out.print("[bold]figures[/]")
+        width = max(map(len, listing["figures"]))
+        for name, text in listing["figures"].items():
+            out.print(f"  {name:<{width}}  {text}", markup=False)
+    if kind == "metrics":
+        out.print("udr and udr_spearman compare the trials of a run: disentune score RUN", markup=False)
+
+
+def _figures() -> dict[str, str]:
+    """What `figures:` of a sweep may name, with the keys of each."""
+    from disentune.spec.figures import FIGURES
+
+    keys = {name: ", ".join(key for key in kind.model_fields if key != "name") for name, kind in FIGURES.items()}
+    return {name: f"{' '.join((kind.__doc__ or '').split())} ({keys[name]})" for name, kind in FIGURES.items()}
+
+
+def _line_and_paper(summary: str) -> list[str]:
+    """`Title: paper: line` apart, the line first; another summary whole."""
+    parts = summary.split(": ", 2)
+    return [parts[2], parts[1]] if len(parts) == 3 else [summary]
+
+
+def _parameters(plugin: Any) -> str:
+    fields = plugin.params.model_fields.items()
+    return ", ".join(f"{name} (required)" if f.is_required() else f"{name}={_yaml(f.default)}" for name, f in fields)
+
+
+def _yaml(default: Any) -> Any:
+    """As one would write it in a sweep: a named choice by its name alone."""
+    if default is None or isinstance(default, bool):
+        return {None: "null", True: "true", False: "false"}[default]
+    return getattr(default, "name", default)

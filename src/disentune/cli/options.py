@@ -1,0 +1,28 @@
+"""Options and arguments that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+SweepPath = Annotated[Path, typer.Argument(help="The sweep file, for example sweeps/quickstart.yaml.")]
+RunName = Annotated[str, typer.Argument(help="A run: its folder, sweep/run, or the sweep's name.")]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", help="Change a key: training.steps=100, seeds=1. May be repeated.")
+]
+Only = Annotated[
+    str | None,
+    typer.Option(help="Only the trials for which this holds: \"framework.name == 'beta_vae' and seed < 2\"."),
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="At most this many unfinished trials.")]
+Name = Annotated[str, typer.Option(help="Name of the run; the same name goes on with it.")]
+Address = Annotated[str | None, typer.Option(help="Ray cluster to join: auto, or its address. Default: a local Ray.")]
+Retry = Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
+Storage = Annotated[
+    str,
+    typer.Option(
+        envvar="DISENTUNE_STORAGE", help="What holds the runs: a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER."
+    ),
+]
+DEFAULT_STORAGE = "runs"

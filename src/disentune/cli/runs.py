@@ -1,0 +1,177 @@
+"""`disentune status` and `results`: how far the trials of a run are, and the table of their scores."""
+
+import json
+from contextlib import suppress
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from disentune.cli.options import DEFAULT_STORAGE, AsJson, RunName, Storage
+from disentune.cli.terminal import PLAIN_INTERVAL_S, SpelledOut, err, out, print_json, quoted
+from disentune.environment import cleaned_values
+from disentune.errors import ConfigError
+from disentune.files.storage import shown
+
+# ---- status
+
+
+def status(
+    run: RunName,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again and again until no driver runs it.")] = False,
+    every: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Seconds between looks of --watch; default: 2, or 10 without a terminal."),
+    ] = None,
+    storage: Storage = DEFAULT_STORAGE,
+    as_json: AsJson = False,
+) -> None:
+    """How far each trial of a run is, why it ended, and the best so far.
+
+    With --watch a live picture from the run's folder alone, in any terminal and
+    on any machine that sees it: progress, time left, running trials, errors.
+    Ctrl-C ends the watching, not the run. Into a pipe: a line every few seconds,
+    with --json one object a line.
+
+    Examples: disentune status runs/quickstart/main; disentune status quickstart --watch
+    """
+    if every is not None and not watch:
+        raise ConfigError(f"--every {every:g}: goes with --watch alone")
+    if every is not None and not SHORTEST_S <= every <= LONGEST_S:
+        raise ConfigError(f"--every {every:g}: must be from {SHORTEST_S:g} to {LONGEST_S:g} seconds")
+    if watch:
+        with suppress(KeyboardInterrupt):  # the usual way to end it
+            _watch(run, storage, every, as_json)
+        return
+    from disentune.cli.watching import show_status
+    from disentune.results.watch import Watcher
+    from disentune.runs.ledger import find_run
+
+    found = find_run(run, storage)
+    folders = found.known_trials("config.json", "status.json").values()
+    trials = [(folder, folder.status(), folder.tree()["training"]["steps"]) for folder in folders]
+    live, picture = found.is_running(), Watcher(found).look()
+    if as_json:
+        for note in picture.notes:
+            err.print(f"note: {note}", markup=False)
+        print_json({"running": live, "trials": [_status_json(*trial) for trial in trials]})
+        return
+    show_status(out, shown(found.path), live, trials, picture)
+    if not live and any(not state.final for _, state, _ in trials):
+        out.print(f"continue with: disentune resume {quoted(found.path)}", markup=False)
+
+
+SHORTEST_S, LONGEST_S = 0.1, 86400.0
+TERMINAL_INTERVAL_S = 2.0
+
+
+def _watch(run: str, storage: str, every: float | None, as_json: bool) -> None:
+    from disentune.cli import watching
+    from disentune.results.watch import as_json as picture_json
+    from disentune.results.watch import looks
+    from disentune.runs.ledger import find_run
+
+    found = find_run(run, storage)
+    usual = TERMINAL_INTERVAL_S if out.is_terminal else PLAIN_INTERVAL_S
+    pictures = looks(found, usual if every is None else every)
+    if not as_json:
+        watching.watch(out, pictures, shown(found.path))
+        return
+    for picture in pictures:
+        cleaned = cleaned_values(picture_json(picture, shown(found.path)))
+        print(json.dumps(cleaned, allow_nan=False), flush=True)  # noqa: T201
+
+
+def _status_json(folder: Any, status: Any, steps: int) -> dict[str, Any]:
+    return {"trial_id": folder.id, "arms": list(folder.arms()), "steps": steps, **asdict(status)}
+
+
+# ---- results
+
+
+class At(StrEnum):
+    last = "last"
+    max = "max"
+    min = "min"
+
+
+def results(
+    run: RunName,
+    by: Annotated[list[str] | None, typer.Option(help="Group by this key instead of every one that varies.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric to rank by; default: the sweep's objective.")] = None,
+    at: Annotated[At, typer.Option(help="Which of a trial's rows counts.")] = At.last,
+    trials: Annotated[bool, typer.Option("--trials", help="One line a trial instead of one a group.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print every row as CSV, control characters spelled out.")] = False,
+    as_json: AsJson = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Write results.parquet and print its path.")] = False,
+    storage: Storage = DEFAULT_STORAGE,
+) -> None:
+    """The table of a run, best first: mean and spread of each group of trials.
+
+    The trials of a group differ by seed only, unless --by names other keys to group by.
+
+    Examples: disentune results quickstart; disentune results quickstart --by framework.name --metric mig --at max
+    """
+    from disentune.results import tables as tables
+    from disentune.runs.ledger import find_run
+
+    by = None if by is None else list(dict.fromkeys(by))
+    loaded = tables.read(find_run(run, storage))
+    for note in loaded.notes:
+        err.print(f"note: {note}", markup=False)
+    if as_json:
+        print_json(tables.as_json(loaded))
+    elif csv:
+        loaded.rows.to_csv(SpelledOut(), index=False)
+    elif parquet:
+        out.print(shown(tables.write_parquet(loaded)), markup=False)
+    elif loaded.rows.empty:
+        out.print("no rows yet")
+    else:
+        _show_results(loaded, by, metric, at, trials)
+
+
+def _show_results(loaded: Any, by: list[str] | None, metric: str | None, at: At, trials: bool) -> None:
+    from disentune.cli.display import frame_table
+    from disentune.results import tables as tables
+
+    chosen = metric or tables.objective_or_default(loaded).metric
+    if trials:
+        frame = tables.ranked(loaded, chosen, tables.mode_of(loaded, chosen), at.value)
+        columns = ["trial_id", "arm", "seed", "status", "step", *tables.varying_keys(frame), chosen]
+    else:
+        frame = tables.aggregate(loaded, by or None, chosen, at.value)
+        frame.insert(0, "#", range(1, len(frame) + 1))
+        columns = list(frame.columns)
+    at_steps = tables.steps_in_words(loaded, chosen) if at is At.last else ""
+    out.print(f"[bold]{escape(chosen)}[/], {at.value} value of each trial{at_steps}")
+    out.print(frame_table(frame, list(dict.fromkeys(columns))))
+    if not trials and metric is None:
+        _show_overview(tables.overview(loaded, by or None, chosen, at.value))
+    show_failures(loaded)
+
+
+def show_failures(loaded: Any) -> None:
+    """Metrics that could not score, which no table shows."""
+    from disentune.results.tables import failures
+
+    for name, (count, reason) in failures(loaded).items():
+        out.print(f"note: {name} has no score in {count} of {len(loaded.records)} trials: {reason}", markup=False)
+
+
+MOST_GROUPS = 10
+"""Columns of the overview that a terminal holds."""
+
+
+def _show_overview(table: Any) -> None:
+    """Every other metric, one line each."""
+    from disentune.cli.display import frame_table
+
+    if table.empty:
+        return
+    shown = list(table.columns[: MOST_GROUPS + 1])
+    cut = f" (the first {MOST_GROUPS})" if len(shown) < len(table.columns) else ""
+    out.print(f"\n[bold]every other metric[/], mean of each line # above{cut}:")
+    out.print(frame_table(table, shown, len(table)))

@@ -1,0 +1,120 @@
+"""`disentune score`: metrics of your own arrays, or of a run's trials again."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from disentune.cli.options import DEFAULT_STORAGE, AsJson, Storage
+from disentune.cli.terminal import err, out, print_json
+from disentune.errors import ConfigError
+
+
+class Size(StrEnum):
+    full = "full"
+    fast = "fast"
+
+
+def score(
+    what: Annotated[str, typer.Argument(metavar="CODES.npz|RUN", help="A file of arrays, or a run: as for results.")],
+    metrics: Annotated[
+        str | None,
+        typer.Option(help="Names, with commas. Default: all that the arrays suffice for; for a run, udr."),
+    ] = None,
+    size: Annotated[Size, typer.Option(help="The published sizes of metrics, or smaller ones.")] = Size.full,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a parameter: mig.bins=30. May be repeated.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the metrics' draws; default: 0, and for a run each trial's own.")
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(help="UDR among the trials that agree in this key (all: among all) instead of by seed alone."),
+    ] = None,
+    as_json: AsJson = False,
+    storage: Storage = DEFAULT_STORAGE,
+) -> None:
+    """Scores your own arrays, or a run's trials again by their last checkpoints.
+
+    Arrays: np.savez("codes.npz", codes=codes, factors=factors) makes the file.
+    codes (rows, latents) must be there; whole-numbered factors (rows, factors),
+    logvars (rows, latents), images (rows, ...) serve the metrics that need them.
+
+    A run: nothing is trained or written. Besides all metrics there are udr and
+    udr_spearman: how well trials agree with each other, known factors or not.
+
+    Examples:
+    disentune score codes.npz
+    disentune score codes.npz --metrics mig,dci --set mig.bins=30 --json
+    disentune score quickstart --metrics udr,mig
+    disentune score quickstart --by dataset.spacing
+    """
+    by = None if by is None else list(dict.fromkeys(by))
+    names = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
+    if names == []:
+        raise ConfigError(f"--metrics '{metrics}': must name a metric, for example --metrics mig,dci")
+    path = Path(what)
+    if path.suffix in (".npz", ".npy") or path.is_file():
+        if by:
+            raise ConfigError(f"--by {by[0]}: groups the trials of a run, but {what} holds arrays; leave it away")
+        _score_arrays(path, names, set_ or [], seed or 0, size.value, as_json)
+        return
+    if seed is not None:
+        raise ConfigError(f"--seed {seed}: a run's trials are scored with their own seeds; leave it away")
+    _score_run(what, storage, names or ["udr"], set_ or [], size.value, by, as_json)
+
+
+def _score_arrays(path: Path, names: list[str] | None, sets: list[str], seed: int, size: Any, as_json: bool) -> None:
+    from disentune.cli.display import score_lines
+    from disentune.results import arrays
+
+    table, names_there = arrays.read_arrays(path)
+    sufficient, left_out = arrays.sufficient(names_there) if names is None else (names, {})
+    asked = arrays.asked(sufficient, sets, size)
+    keys = [key for one in asked for key in one.metric.keys]
+    widths = max((len(one.name) for one in asked), default=0), max((len(key) for key in keys), default=0)
+    outcomes = []
+    for outcome in arrays.scores_of_arrays(asked, table, names_there, seed):
+        outcomes.append(outcome)
+        if not as_json:
+            name = outcome.asked.name
+            out.print(score_lines(name, outcome.numbers, outcome.reason, outcome.seconds, widths), markup=False)
+            out.file.flush()
+    if as_json:
+        print_json(arrays.arrays_as_json(outcomes, left_out, len(table.codes), seed, size))
+    elif left_out:
+        reasons = "; ".join(f"{name} ({reason})" for name, reason in left_out.items())
+        out.print(f"left out: {reasons}", markup=False)
+    scored = any(outcome.numbers for outcome in outcomes)
+    failed = names is not None and any(outcome.reason for outcome in outcomes)
+    raise typer.Exit(0 if scored and not failed else 1)
+
+
+def _score_run(
+    what: str, storage: str, names: list[str], sets: list[str], size: Any, by: list[str] | None, as_json: bool
+) -> None:
+    from disentune.cli.display import frame_table
+    from disentune.cli.progress import followed
+    from disentune.results import arrays, rescore
+    from disentune.runs.ledger import find_run
+
+    found, notes = find_run(what, storage), list[str]()
+    compared = [name for name in dict.fromkeys(names) if name in arrays.UDR]
+    asked = arrays.asked([name for name in names if name not in arrays.UDR], sets, size)
+    if by and not compared:
+        raise ConfigError(f"--by {by[0]}: groups trials for UDR alone; add udr to --metrics")
+    scores = rescore.scores_of_run(
+        found, asked, compared, [] if by == ["all"] else by, say=notes.append,
+        follow=lambda trials: followed(err, trials, "scoring trials"),
+    )  # fmt: skip
+    notes += [f"{one.trial_id}, {name}: {reason}" for one in scores.trials for name, reason in one.reasons.items()]
+    if as_json:
+        print_json(rescore.run_as_json(scores, asked, notes, size))
+    else:
+        out.print(frame_table(scores.frame, list(scores.frame.columns)))
+        for note in notes:
+            out.print(f"note: {note}", markup=False)
+    failed = any(trial.reasons for trial in scores.trials) or not set(compared) <= set(scores.numbers)
+    raise typer.Exit(0 if scores.numbers and not failed else 1)

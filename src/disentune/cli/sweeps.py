@@ -1,0 +1,306 @@
+"""`disentune plan`, `run` and `resume`: what a sweep would do, doing it, and what is said at its end."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from disentune.cli import wandb
+from disentune.cli.options import (
+    DEFAULT_STORAGE,
+    Address,
+    AsJson,
+    Limit,
+    Name,
+    Only,
+    Retry,
+    RunName,
+    Sets,
+    Storage,
+    SweepPath,
+)
+from disentune.cli.runs import show_failures
+from disentune.cli.terminal import lasting_output, out, patient_progress, print_json, progress_bar, quoted
+from disentune.errors import INTERRUPTED, ConfigError
+from disentune.files.storage import shown
+
+
+def _wanted(sweep: Any, run: Any, only: str | None, limit: int | None) -> Callable[[Any], bool]:
+    """The filter of --only, and of --limit over trials that are not finished."""
+    from disentune.runs.preview import filters_allowed
+
+    filters_allowed(sweep, only is not None, limit is not None)
+    selection = selected_by(sweep, only)
+    taken: set[str] = set()
+
+    @cache
+    def final() -> set[str]:
+        known = run.known_trials("config.json", "status.json", "rows.jsonl")
+        return {id for id, folder in known.items() if folder.sound().status.final}
+
+    def wanted(point: Any) -> bool:
+        if only and not selection({**point.config.tree(), "arm": point.arms}):
+            return False
+        if limit is None or point.config.id in taken:
+            return True
+        if point.config.id in final() or len(taken) >= limit:
+            return False
+        taken.add(point.config.id)
+        return True
+
+    return wanted
+
+
+def selected_by(sweep: Any, only: str | None) -> Callable[[Any], bool]:
+    from disentune.spec.selection import select
+
+    known = {key for entries in sweep.arms.values() for key in entries}
+    return select(only, known) if only else lambda trial: True
+
+
+def _run_folder(storage: str, sweep_name: str, name: str) -> Any:
+    from disentune.files.storage import assert_reachable, place
+    from disentune.runs.ledger import Run, assert_own_files
+    from disentune.spec.sweepfile import NAME
+
+    if not NAME.fullmatch(name):
+        raise ConfigError(
+            f"--name {name!r}: must have letters, digits, '_', '-' or '.', and begin with one of the first"
+        )
+    where = place(storage)
+    assert_reachable(where)
+    run = Run((where / sweep_name / name).absolute())
+    assert_own_files(run)
+    return run
+
+
+def plan(
+    sweep: SweepPath,
+    set_: Sets = None,
+    only: Only = None,
+    limit: Limit = None,
+    name: Name = "main",
+    storage: Storage = DEFAULT_STORAGE,
+    probe: Annotated[bool, typer.Option("--probe", help="Train a few steps of each arm to estimate the time.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What a run would do: trials, what is done, disk, time, and every mistake in the files at once.
+
+    Example: disentune plan sweeps/quickstart.yaml --probe
+    """
+    from disentune.data.prepared.store import command_of
+    from disentune.results.inspection import EVIDENCE, arm_orders
+    from disentune.runs.preview import cost, unprepared
+    from disentune.spec import space
+
+    try:
+        with patient_progress() as say:
+            read = space.read(sweep, set_ or (), say)
+        run = _run_folder(storage, read.name, name)
+        planned = _planned(read, run, only, limit)
+        missing = unprepared(planned)
+        if missing and probe:
+            raise ConfigError(f"--probe needs the data: {'; '.join(command_of(source) for source in missing)}")
+    except ConfigError as error:
+        if as_json:
+            print_json(_unplannable(sweep, error))
+            raise typer.Exit(2) from None
+        raise
+    with patient_progress() as say:
+        estimate = cost(read, planned, probe, say) if probe or not as_json else None
+    if as_json:
+        timing = {"seconds": estimate.seconds, "disk_bytes": estimate.disk} if estimate else {}
+        print_json(planned.as_json() | timing)
+        return
+    assert estimate is not None
+    _show_plan(planned, estimate, run, read, arm_orders(read))
+    out.print(EVIDENCE, markup=False)
+    for source in missing:
+        text = f"{source.key} is not prepared; a run does it first. Or do it now: {command_of(source)}"
+        out.print(f"note: {text}", markup=False)
+
+
+def _unplannable(sweep: Path, error: ConfigError) -> dict[str, Any]:
+    problems = [f"{problem.where} {problem.text}" for problem in error.problems] or [str(error)]
+    counts = dict.fromkeys(("trials", "done", "continuing", "new"), 0)
+    return {"sweep": sweep.stem, **counts, "arms": [], "problems": problems}
+
+
+MOST_SLOTS = 1_000_000
+"""Of one machine, however little a trial claims to take."""
+
+
+def _show_plan(planned: Any, estimate: Any, run: Any, sweep: Any, orders: dict[str, str] | None = None) -> None:
+    from disentune.cli.display import show_plan
+
+    resources = sweep.settings.resources
+    slots = int(min((os.cpu_count() or 1) // resources.cpu, MOST_SLOTS)) if not resources.gpu else None
+    show_plan(
+        out,
+        planned,
+        estimate,
+        shown(run.path),
+        min(slots, resources.concurrent or slots) if slots else None,
+        orders,
+    )
+
+
+def run(
+    sweep: SweepPath,
+    set_: Sets = None,
+    only: Only = None,
+    limit: Limit = None,
+    name: Name = "main",
+    storage: Storage = DEFAULT_STORAGE,
+    address: Address = None,
+    retry_failed: Retry = False,
+) -> None:
+    """Runs a sweep, or goes on with it: finished trials are not done again, a grown sweep runs only its new points.
+
+    Examples: disentune run sweeps/quickstart.yaml; disentune run sweeps/quickstart.yaml --set seeds=5 --name five
+    """
+    from disentune.spec import space
+
+    with patient_progress() as say:
+        read = space.read(sweep, set_ or (), say)
+    _run(_run_folder(storage, read.name, name), read, only, limit, address, retry_failed)
+
+
+def resume(
+    run: RunName,
+    limit: Limit = None,
+    storage: Storage = DEFAULT_STORAGE,
+    address: Address = None,
+    retry_failed: Retry = False,
+) -> None:
+    """Goes on with an interrupted run from its folder alone.
+
+    Example: disentune resume runs/quickstart/main
+    """
+    from disentune.runs.ledger import find_run
+
+    found = find_run(run, storage)
+    _run(found, found.sweep(), None, limit, address, retry_failed)
+
+
+def _planned(sweep: Any, run: Any, only: str | None, limit: int | None, retry_failed: bool = False) -> Any:
+    from disentune.runs.preview import make_plan
+
+    with patient_progress() as say:
+        planned = make_plan(sweep, run, _wanted(sweep, run, only, limit), retry_failed, say)
+    if only and not limit and not planned.trials:
+        raise ConfigError(f"--only {only}: no trial of the sweep is selected")
+    return planned
+
+
+def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str | None, retry_failed: bool) -> None:
+    from disentune.files.storage import assert_writable
+    from disentune.runs.preview import cost, unprepared
+    from disentune.tracking.connection import connection
+
+    place = connection(sweep.settings.wandb, sweep.name, run.name)
+    planned = _planned(sweep, run, only, limit, retry_failed)
+    missing = unprepared(planned) if not address else []  # else each node prepares its own
+    with patient_progress() as say:
+        estimate = cost(sweep, planned, probe=False, say=say)
+    assert_writable(run.path)
+    with lasting_output(run.tracking_log.with_name("run.log")):
+        _show_plan(planned, estimate, run, sweep)
+        _prepare_data(missing)
+        if place is not None:
+            out.print(place.line(quoted(run.path)), markup=False)
+        again = shlex.join(["disentune", *sys.argv[1:]] if only or limit else ["disentune", "resume", shown(run.path)])
+        wanted = _wanted(sweep, run, only, limit)
+        _end_session(run, _session(run, sweep, planned, wanted, address, retry_failed, place, again), place, again)
+
+
+def _session(
+    run: Any, sweep: Any, planned: Any, wanted: Any, address: str | None, retry_failed: bool, place: Any, again: str
+) -> Any:
+    from disentune.cli.progress import LiveProgress
+    from disentune.driver.sweep import LaunchRequest, launch
+
+    objective = sweep.settings.objective.metric if sweep.settings.objective else None
+    try:
+        with LiveProgress(out, objective, planned.new + len(planned.continuing)) as progress:
+            return launch(
+                LaunchRequest(run, sweep, wanted, progress, address, retry_failed, place, _say, planned.sources)
+            )
+    except KeyboardInterrupt:
+        text = "ended at once; the work since the last checkpoints is lost"
+        out.print(f"{text}. Continue with:\n  {again}", markup=False)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _end_session(run: Any, ending: Any, place: Any, again: str) -> None:
+    if place is not None:
+        wandb.show_arrival(run, place, quoted(run.path))
+    if ending.interrupted:
+        text = f"stopped ({ending.interrupted}); {_checkpointed(run)}"
+        out.print(f"{text}. Continue with:\n  {again}", markup=False)
+        by_budget = ending.interrupted.startswith("stop.")
+        raise typer.Exit(0 if by_budget else INTERRUPTED)
+    _summary(run)
+    raise typer.Exit(1 if ending.failed else 0)
+
+
+def _checkpointed(run: Any) -> str:
+    """How many of the trials that have begun and not ended have something to continue from."""
+    open_ = [folder for folder in run.known_trials("status.json").values() if not folder.status().final]
+    begun = [folder for folder in open_ if folder.status().attempts]
+    safe = sum(bool(folder.checkpoints.steps()) for folder in begun)
+    if not begun:
+        return "no trial was under way"
+    if safe == len(begun):
+        return "every trial is checkpointed"
+    return f"{safe} of {len(begun)} begun trials have a checkpoint, the others start again"
+
+
+def _say(text: str) -> None:
+    out.print(text, markup=False)
+
+
+def _prepare_data(missing: list[Any]) -> None:
+    from disentune.data.prepared.preparing import prepare
+
+    for source in missing:
+        with progress_bar() as say:
+            about = prepare(source, say=say)
+        out.print(f"prepared {source.key}: {about.count:,} images", markup=False)
+
+
+def _summary(run: Any) -> None:
+    """The table, the figure and what to try next."""
+    from disentune.cli.display import frame_table
+    from disentune.results import tables
+
+    loaded = tables.read(run)
+    tables.write_parquet(loaded)
+    states = loaded.trials["status"].value_counts()
+    out.print(", ".join(f"{count} {state}" for state, count in states.items()))
+    objective = tables.objective_or_default(loaded)
+    if not loaded.rows.empty:
+        table = tables.aggregate(loaded, None, objective.metric)
+        at = tables.steps_in_words(loaded, objective.metric)
+        out.print(f"\n[bold]{escape(objective.metric)}[/], last value of each trial{at}, over seeds:")
+        out.print(frame_table(table, list(table.columns), 30))
+        show_failures(loaded)
+        out.print(f"\nfigure: {shown(_figure(loaded, objective))}", markup=False)
+    here = quoted(run.path)
+    out.print(f"rows:   {shown(run.parquet_path)}\n\nnext:", markup=False)
+    out.print(f"  disentune report {here}", markup=False)
+    out.print(f"  disentune results {here}", markup=False)
+
+
+def _figure(loaded: Any, objective: Any) -> Any:
+    from disentune.report.summary import summary_figure
+
+    path = loaded.run.report_folder / "summary.png"
+    summary_figure(loaded, objective, path)
+    return path

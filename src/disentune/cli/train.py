@@ -1,0 +1,183 @@
+"""`disentune train`: one trial in this process, or a recorded one again, compared to the bit."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from disentune.cli.options import AsJson, Only, Sets
+from disentune.cli.sweeps import selected_by
+from disentune.cli.terminal import err, out
+from disentune.environment import cleaned_values
+from disentune.errors import ConfigError
+
+
+def train(
+    what: Annotated[
+        str, typer.Argument(metavar="SWEEP|TRIAL", help="The sweep file, or a trial's folder: runs/x/main/trials/ID.")
+    ],
+    set_: Sets = None,
+    only: Only = None,
+    as_json: AsJson = False,
+) -> None:
+    """Trains one trial here, without Ray and without writing files.
+
+    Of a sweep the first trial that --only selects. Of a trial's folder exactly
+    that trial; at its end the rows are compared, to the bit, with the recorded ones.
+
+    Examples:
+    disentune train sweeps/quickstart.yaml --only "arm == 'rescued'" --set training.steps=300
+    disentune train runs/quickstart/main/trials/0123456789ab
+    """
+    from disentune.files.storage import assert_reachable, place
+    from disentune.spec import space
+
+    path = place(what)
+    assert_reachable(path)
+    if not isinstance(path, Path) or path.is_dir() or path.name == "config.json":
+        _repeat(path.parent if path.name == "config.json" else path, set_, only, as_json)
+        return
+    read = space.read(path, set_ or ())
+    _, diverged = _trained(_first_selected(read, only), read.settings, as_json)
+    raise typer.Exit(1 if diverged else 0)
+
+
+def _first_selected(sweep: Any, only: str | None) -> Any:
+    """The first point, or corner of a model-based search, that the expression selects."""
+    from disentune.spec import space
+    from disentune.spec.settings import OptunaSearch
+
+    if isinstance(sweep.settings.search, OptunaSearch):
+        flats = [(arm, flat) for arm in sweep.arms for flat in space.corners(sweep, arm)]
+        points = [space.Point(space.trial_config(flat, sweep.seeds[0]), (arm,)) for arm, flat in flats]
+    else:
+        points = space.points(sweep)
+    selection = selected_by(sweep, only)
+    for point in points:
+        if selection({**point.config.tree(), "arm": point.arms}):
+            return point.config
+    raise ConfigError(f"--only {only}: none of the {len(points)} trials is selected")
+
+
+def _trained(config: Any, settings: Any, as_json: bool, contents: list[str] | None = None) -> tuple[list[Any], str]:
+    """Trains to the end, or until the loss diverges; gives the rows, and how it diverged."""
+    from disentune.data.prepared.store import use_root
+    from disentune.learn import process
+    from disentune.learn.training import Training
+    from disentune.runs.segment import divergence
+
+    use_root(settings.data.root)
+    _assert_device(config)
+    process.prepare(config.training.threads, config.training.device)
+    err.print(f"trial {config.id}: {config.training.steps} steps", markup=False)
+    training, rows = Training(config, None, settings.data.on_device), list[Any]()
+    if contents and contents != training.contents:
+        text = f"trial {config.id} was trained on other contents of '{config.dataset.name}' than are prepared here"
+        raise ConfigError(f"{text}; prepare the old ones again to repeat it")
+    for progress in training.run():
+        if progress.row is None:
+            continue
+        _show_row(progress.row, as_json)
+        if cause := divergence(progress.row, settings.stop.divergence):
+            err.print(f"diverged: {cause}", markup=False)
+            return rows, cause
+        rows.append(progress.row)
+    return rows, ""
+
+
+def _show_row(row: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(cleaned_values(row)), flush=True)  # noqa: T201
+    else:
+        numbers = "  ".join(f"{key} {value:.4g}" for key, value in row["metrics"].items())
+        out.print(f"step {row['step']:>6}  {numbers}", markup=False)
+
+
+def _assert_device(config: Any) -> None:
+    from disentune.learn import cuda
+
+    if config.training.device == "cuda" and not cuda.is_available():
+        raise ConfigError(f"trial {config.id} trains on a GPU (training.device: cuda), and this machine has none")
+
+
+# ---- repeating a trial
+
+
+def _repeat(path: Any, sets: list[str] | None, only: str | None, as_json: bool) -> None:
+    """Trains a recorded trial again; exits with 1 when anything comes out otherwise, or the loss diverges."""
+    from disentune.runs.ledger import trial_at
+    from disentune.spec.settings import Settings
+
+    if sets:
+        raise ConfigError(f"--set {sets[0]}: would make another trial than {path}; name the sweep file to change it")
+    if only is not None:
+        raise ConfigError(f"--only {only}: chooses a trial of a sweep, but {path} is one; leave it away")
+    folder, run = trial_at(path)
+    config, recorded, status = folder.config(), folder.rows(), folder.status()
+    _refuse_population(run, folder.id, recorded)
+    settings = run.sweep().settings if run.exists() else Settings()
+    rows, diverged = _trained(config, settings, as_json, status.contents)
+    difference = _first_difference(rows, recorded) or _other_ending(status, diverged)
+    (err if as_json else out).print(difference or _agreement(rows, recorded, status), markup=False)
+    if difference:
+        _show_other_environment(run, config)
+    raise typer.Exit(1 if difference or diverged else 0)
+
+
+def _refuse_population(run: Any, trial_id: str, recorded: list[dict[str, Any]]) -> None:
+    steps = [row["step"] for row in recorded if row.get("overrides")]
+    steps += [generation["step"] for generation in run.generations() if trial_id in generation["moves"]]
+    if steps:
+        raise ConfigError(
+            f"trial {trial_id} cannot be repeated by itself: by step {min(steps)} population based training had given "
+            "it the weights of another trial and changed its values; only the whole run repeats it"
+        )
+
+
+def _first_difference(rows: list[dict[str, Any]], recorded: list[dict[str, Any]]) -> str:
+    """Of what was computed, among the steps that are recorded; empty when all is equal."""
+    here, there = ({row["step"]: _numbers(row) for row in some} for some in (rows, recorded))
+    for step in sorted(here.keys() | there.keys()):
+        if step > max(there, default=0):
+            break
+        if step not in here or step not in there:
+            return f"differs first at step {step}: it has a row {'here' if step in here else 'recorded'} alone"
+        for key in here[step] | there[step]:
+            mine, theirs = here[step].get(key, "nothing"), there[step].get(key, "nothing")
+            if mine != theirs:
+                return f"differs first at step {step}: {key} is {mine:.60} here, but {theirs:.60} is recorded"
+    return ""
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, str]:
+    """Every digit of what was measured, as rows are written; how long it took is not among it."""
+    details = {f"details.{key}": value for key, value in row.get("details", {}).items()}
+    return {key: json.dumps(value) for key, value in (row["metrics"] | details).items()}
+
+
+def _other_ending(status: Any, diverged: str) -> str:
+    """How it diverged otherwise than recorded; empty when it did not. Rows tell of any other ending."""
+    if status.state != "diverged" or status.cause == diverged:
+        return ""
+    return f"differs at its end: {diverged or 'the loss stayed sound'} here, but {status.cause} is recorded"
+
+
+def _agreement(rows: list[dict[str, Any]], recorded: list[dict[str, Any]], status: Any) -> str:
+    ending = "; it diverged as recorded" if status.state == "diverged" else ""
+    if not recorded:
+        return f"no row is recorded to compare with{ending}"
+    if len(recorded) == len(rows):
+        return f"all {len(rows)} rows equal the recorded ones to the bit{ending}"
+    last = recorded[-1]["step"]
+    return f"{len(recorded)} of {len(rows)} rows equal the recorded ones to the bit; none is recorded after step {last}"
+
+
+def _show_other_environment(run: Any, config: Any) -> None:
+    from disentune.environment import differences
+    from disentune.runs.ledger import environment_with
+    from disentune.spec.config import own_plugins
+
+    here = environment_with(own_plugins(config.tree()))
+    if changed := dict.fromkeys(text for then in run.environments() for text in differences(then, here)):
+        err.print(f"note: the run began with another environment: {', '.join(changed)}", markup=False)

@@ -1,0 +1,226 @@
+"""The state of a run for people: a table of its trials, and the picture that `status --watch` draws."""
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from disentune.cli.display import assignment, clock, number, plain
+from disentune.results.tables import BROKEN
+from disentune.results.watch import MOST_TROUBLES, Picture, Seen, Trouble, duration, first_line, status_path
+from disentune.runs.ledger import Status, TrialFolder
+
+MOST_LISTED = 500
+"""Trials that are listed one by one; of more those that are not done come first."""
+
+
+def show_status(
+    console: Console, where: str, live: bool, trials: Sequence[tuple[TrialFolder, Status, int]], picture: Picture
+) -> None:
+    counts = ", ".join(f"{count} {state}" for state, count in picture.states.items()) or "no trials yet"
+    console.print(f"{where}: {'running now' if live else 'not running'}; {counts}", markup=False)
+    table = Table(box=None, pad_edge=False)
+    for title in ("trial", "state", "step", "time", "arm", "cause"):
+        table.add_column(title, justify="right" if title in ("step", "time") else "left")
+    for folder, status, steps in _listed(trials):
+        state = _state_now(status, live)
+        cause, arms = plain(first_line(status.cause)), "+".join(folder.arms())
+        table.add_row(folder.id, state, f"{status.step}/{steps}", duration(status.seconds), escape(arms), escape(cause))
+    if trials:
+        console.print(table)
+    if (more := len(trials) - MOST_LISTED) > 0:
+        console.print(f"and {more} more, all of them with: disentune status {shlex.quote(where)} --json", markup=False)
+    if picture.best:
+        console.print(_best_line(picture, picture.best))
+    for trouble in picture.troubles:
+        console.print(_trouble_lines(trouble, where))
+    for note in picture.notes[:MOST_TROUBLES]:
+        console.print(_text(f"note: {plain(note)}", "yellow"))
+
+
+def _listed(trials: Sequence[tuple[TrialFolder, Status, int]]) -> Sequence[tuple[TrialFolder, Status, int]]:
+    if len(trials) <= MOST_LISTED:
+        return trials
+    return sorted(trials, key=lambda trial: trial[1].state == "done")[:MOST_LISTED]
+
+
+def _state_now(status: Status, live: bool) -> str:
+    """A trial that a dead driver left as running waits to be resumed."""
+    return "pending" if status.state == "running" and not live else status.state
+
+
+# ---- watching a run
+
+STYLES = {"done": "green", "running": "cyan", "pending": "dim", "diverged": "yellow", "failed": "red"}
+GLYPHS = {"done": "█", "running": "▒", "pending": "·", "diverged": "~", "failed": "x"}
+ASCII_GLYPHS = {**GLYPHS, "done": "#", "running": "=", "pending": "."}
+BAR_WIDTH = 60
+
+
+def watch(console: Console, pictures: Iterable[Picture], where: str) -> None:
+    """Draws each picture in the place of the one before; without a terminal a line each, and the last one whole."""
+    if not console.is_terminal or console.is_dumb_terminal:
+        _watch_in_lines(console, pictures, where)
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        for picture in pictures:
+            live.update(view(picture, where, console), refresh=True)
+
+
+def _watch_in_lines(console: Console, pictures: Iterable[Picture], where: str) -> None:
+    known: set[str] | None = None
+    for picture in pictures:
+        broken = {trial.id: trial for trial in picture.trials if trial.state in BROKEN}
+        for trial_id in sorted(broken.keys() - (broken.keys() if known is None else known)):
+            console.print(_trouble_lines(Trouble(broken[trial_id], 1), where))
+        known = set(broken)
+        console.print(line(picture) if picture.live else view(picture, where, console))
+
+
+def line(picture: Picture) -> Text:
+    """A picture in one line."""
+    counts = ", ".join(f"{count} {state}" for state, count in picture.states.items())
+    best = f"best {picture.objective.metric} {number(picture.best.value)}" if picture.best else ""
+    parts = [f"{picture.ended}/{_expected(picture)} trials ended", counts, _pace(picture), best]
+    return _text("; ".join(part for part in parts if part))
+
+
+def view(picture: Picture, where: str, console: Console) -> Group:
+    """A picture that fits the console's height as far as running trials decide it."""
+    parts: list[RenderableType] = [_headline(picture, where)]
+    if picture.expected:
+        parts += [_bar(picture, console), _legend(picture, console)]
+    if pace := _pace(picture):
+        parts.append(_text(pace))
+    if picture.best:
+        parts.append(_best_line(picture, picture.best))
+    troubles = picture.troubles
+    below: list[RenderableType] = [
+        _trouble_lines(trouble, where, whole=not picture.live) for trouble in troubles[:MOST_TROUBLES]
+    ]
+    if len(troubles) > MOST_TROUBLES:
+        below.append(_text(f"and {len(troubles) - MOST_TROUBLES} other causes", "dim"))
+    below += [_text(f"note: {plain(note)}", "yellow") for note in picture.notes[:MOST_TROUBLES]]
+    below += _last_words(picture, where)
+    if picture.running:
+        used = sum(len(console.render_lines(part)) for part in (*parts, *below))
+        parts += [Text(), *_running(picture, max(3, console.height - used - 5))]
+    if below:
+        parts += [Text(), *below]
+    return Group(*parts)
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Wrapped even where the console does not wrap: a live display cuts off what is too long."""
+    return Text(text, style, no_wrap=False, overflow="fold")
+
+
+def _expected(picture: Picture) -> str:
+    return f"at most {picture.expected}" if picture.at_most else str(picture.expected)
+
+
+def _headline(picture: Picture, where: str) -> Text:
+    text = _text(where, "bold")
+    if picture.gone:
+        return text.append(": is gone", "not bold")
+    if picture.stopping:
+        return text.append(": stopping, trials write their checkpoints and end", "not bold")
+    if not picture.live:
+        return text.append(": not running", "not bold")
+    for_ = f" for {duration(picture.session_s)}" if picture.session_s is not None else ""
+    starting = "" if picture.trials else "; no trials yet, the driver is starting"
+    return text.append(f": running{for_}{starting}", "not bold")
+
+
+def _glyphs(console: Console) -> Mapping[str, str]:
+    return ASCII_GLYPHS if console.options.ascii_only else GLYPHS
+
+
+def _bar(picture: Picture, console: Console) -> Text:
+    percent = 100 * picture.ended // picture.expected  # rounded down: 100 is the end
+    ended = f"  {picture.ended}/{_expected(picture)} ended, {percent}%"
+    width = max(10, min(BAR_WIDTH, console.width - len(ended)))
+    cells, glyphs = shares(picture.states, width), _glyphs(console)
+    text = _text("")
+    for state, count in cells.items():
+        text.append(glyphs[state] * count, STYLES[state])
+    return text.append(ended)
+
+
+def shares(counts: Mapping[str, int], width: int) -> dict[str, int]:
+    """`width` cells in proportion to counts, and at least one each, for one failure among a thousand must be seen."""
+    total = sum(counts.values())
+    cells = {name: max(1, count * width // total) for name, count in counts.items()}
+    largest = max(counts, key=counts.__getitem__)
+    cells[largest] += width - sum(cells.values())
+    return cells
+
+
+def _legend(picture: Picture, console: Console) -> Text:
+    glyphs, text = _glyphs(console), _text("")
+    for state, count in picture.states.items():
+        text.append(f"{glyphs[state]} {count} {state}   ", STYLES[state])
+    text.rstrip()
+    return text
+
+
+def _pace(picture: Picture) -> str:
+    speed = f"{picture.speed:,.0f} steps/s" if picture.speed is not None and picture.speed >= 10 else ""
+    speed = speed or (f"{picture.speed:.2g} steps/s" if picture.speed else "")
+    ended = f"{picture.ended_an_hour:,.3g} trials/h" if picture.ended_an_hour else ""
+    left = f"about {duration(picture.left_s)} left" if picture.left_s is not None else ""
+    return ", ".join(part for part in (speed, ended, left) if part)
+
+
+def _best_line(picture: Picture, best: Seen) -> Text:
+    which = "best last value of" if picture.objective.at == "last" else "best"
+    text = _text(f"{which} {picture.objective.metric} ").append(number(best.value), "bold")
+    so_far = "" if best.ended else f", {best.state} at step {best.step}/{best.steps}"
+    return text.append(f"  {best.id}  {plain(_described(best))}{so_far}")
+
+
+def _described(trial: Seen) -> str:
+    return ", ".join([f"arm {'+'.join(trial.arms)}", f"seed {trial.seed}", *_assignments(trial)])
+
+
+def _assignments(trial: Seen) -> list[str]:
+    return [assignment(key, value) for key, value in trial.point.items()]
+
+
+def _running(picture: Picture, most: int) -> list[RenderableType]:
+    table = Table(box=None, pad_edge=False)
+    titles = {"running": "left", "step": "right", "time": "right", picture.objective.metric: "right", "arm": "left",
+              "seed": "right", "point": "left"}  # fmt: skip
+    for title, justify in titles.items():  # on a narrow terminal the point alone gives way
+        table.add_column(Text(title), justify=justify, no_wrap=title != "point")  # type: ignore[arg-type]
+    for trial in picture.running[:most]:
+        cells = [trial.id, f"{trial.step}/{trial.steps}", clock(trial.seconds), number(trial.latest),
+                 "+".join(trial.arms), str(trial.seed), " ".join(_assignments(trial))]  # fmt: skip
+        table.add_row(*(Text(plain(cell), no_wrap=True, overflow="ellipsis") for cell in cells))
+    more = len(picture.running) - most
+    return [table, *([_text(f"and {more} more running", "dim")] if more > 0 else [])]
+
+
+def _trouble_lines(trouble: Trouble, where: str, whole: bool = True) -> Group:
+    """What happened, on one line unless it is to be whole, and below it the file to read."""
+    trial = trouble.trial
+    text = Text(no_wrap=not whole, overflow="fold" if whole else "ellipsis").append(trial.state, STYLES[trial.state])
+    others = f" and {trouble.count - 1} more" if trouble.count > 1 else ""
+    text.append(f" {trial.id}{others} at step {trial.step}: {plain(first_line(trial.cause))}")
+    return Group(text, _text(f"  {shlex.quote(status_path(where, trial.id))}", "dim"))
+
+
+def _last_words(picture: Picture, where: str) -> list[Text]:
+    """What to do about a run that no driver holds."""
+    here = shlex.quote(where)
+    if picture.live or picture.gone:
+        return []
+    if not picture.finished:
+        return [_text(f"not running; go on with: disentune resume {here}")]
+    more = picture.expected - len(picture.trials)
+    asks = f"; the search may ask for up to {more} more: disentune resume {here}" if more > 0 else ""
+    return [_text(f"all {len(picture.trials)} trials have ended{asks}"), _text(f"next: disentune results {here}")]

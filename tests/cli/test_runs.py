@@ -1,0 +1,199 @@
+"""Looking at a run: results and status keep their shape, and name what is damaged."""
+
+import json
+import shutil
+
+import pytest
+
+from disentune import load
+from simulator import sweep_file
+
+
+def test_results_as_json_has_exactly_its_keys_and_every_digit(disentune, finished):
+    code, out, _ = disentune("results", "tiny", "--json")
+    trials = json.loads(out)
+    assert code == 0
+    assert [trial["trial_id"] for trial in trials] == sorted(trial["trial_id"] for trial in trials)
+    assert len(trials) == 12
+    for trial in trials:
+        assert list(trial) == ["trial_id", "status", "step", "seed", "config", "metrics"]
+        row = finished.trial(trial["trial_id"]).rows()[-1]
+        assert trial["config"] == finished.trial(trial["trial_id"]).tree()
+        assert trial["step"] == row["step"] == 12
+        assert {key: trial["metrics"][key] for key in row["metrics"]} == row["metrics"]
+        assert repr(row["metrics"]["mig"]) in out
+
+
+def test_load_gives_a_data_frame_of_rows(finished):
+    rows = load(finished.path).rows
+    assert len(rows) == 12 * 4
+    assert {"trial_id", "arm", "seed", "step", "framework.beta", "mig"} <= set(rows.columns)
+
+
+def test_results_group_rank_and_print(disentune, finished):
+    code, out, _ = disentune("results", "tiny", "--by", "framework.name", "--metric", "recon", "--at", "min")
+    assert code == 0
+    assert {"ada_gvae", "beta_vae"} <= set(out.split())
+    assert len(disentune("results", "tiny", "--csv")[1].splitlines()) == 1 + 48
+    assert disentune("results", "tiny", "--parquet")[1].strip() == "runs/tiny/main/results.parquet"
+    best = disentune("results", "tiny", "--trials")[1].splitlines()
+    migs = [float(line.split()[-1]) for line in best[2:]]
+    assert migs == sorted(migs, reverse=True)
+
+
+def test_status_names_states_and_as_json_every_trial(disentune, finished):
+    code, out, _ = disentune("status", "tiny")
+    assert code == 0
+    assert "not running; 12 done" in out
+    status = json.loads(disentune("status", "tiny", "--json")[1])
+    assert status["running"] is False
+    assert [trial["state"] for trial in status["trials"]] == ["done"] * 12
+
+
+def test_status_tells_the_best_and_the_file_to_read_of_a_failure(disentune, finished):
+    best = max(finished.trials(), key=lambda trial: trial.rows()[-1]["metrics"]["mig"])
+    broken = next(trial for trial in finished.trials() if trial.id != best.id)
+    broken.update_status(state="failed", cause="ValueError: no\nTraceback")
+    _, out, _ = disentune("status", "tiny")
+    assert f"  {best.id}  arm " in next(line for line in out.splitlines() if line.startswith("best last value of mig "))
+    assert f"at step 12: ValueError: no\n  runs/tiny/main/trials/{broken.id}/status.json" in out
+    trial = next(
+        one for one in json.loads(disentune("status", "tiny", "--json")[1])["trials"] if one["state"] == "failed"
+    )
+    assert list(trial) == [
+        "trial_id",
+        "arms",
+        "steps",
+        "state",
+        "step",
+        "cause",
+        "attempts",
+        "node",
+        "seconds",
+        "contents",
+        "faults",
+        "node_id",
+    ]
+
+
+# ---- watching
+
+
+def test_watching_a_finished_run_shows_it_once_and_ends(disentune, finished, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: pytest.fail("waits for nothing"))
+    code, out, _ = disentune("status", "tiny", "--watch")
+    assert code == 0
+    assert "12/12 ended, 100%" in out
+    assert out.endswith("all 12 trials have ended\nnext: disentune results runs/tiny/main\n")
+
+
+def test_watching_what_nobody_runs_says_how_to_go_on_and_ends(disentune, finished):
+    finished.trials()[0].update_status(state="running", step=5)
+    code, out, _ = disentune("status", "tiny", "--watch")
+    assert code == 0
+    assert "11/12 ended" in out
+    assert out.endswith("not running; go on with: disentune resume runs/tiny/main\n")
+
+
+def test_watching_goes_on_while_a_driver_does_and_tells_what_changes(disentune, finished, monkeypatch):
+    trial, driver, waits = finished.trials()[0], finished.locked(), []
+    trial.update_status(state="running", step=5)
+    driver.__enter__()
+
+    def sleep(seconds):
+        waits.append(seconds)
+        trial.update_status(state="failed", cause="ValueError: no")
+        if len(waits) == 2:
+            driver.__exit__(None, None, None)
+
+    monkeypatch.setattr("time.sleep", sleep)
+    code, out, _ = disentune("status", "tiny", "--watch", "--every", "3.5")
+    lines = out.splitlines()
+    assert (code, waits) == (0, [3.5, 3.5])
+    assert lines[0].startswith("11/12 trials ended; 11 done, 1 running; ")
+    assert lines[1:3] == [
+        f"failed {trial.id} at step 5: ValueError: no",
+        f"  runs/tiny/main/trials/{trial.id}/status.json",
+    ]
+    assert lines[3].startswith("12/12 trials ended; 11 done, 1 failed; ")
+    assert lines[-1] == "next: disentune results runs/tiny/main"
+
+
+def test_watching_as_json_is_an_object_a_line(disentune, finished, monkeypatch):
+    driver = finished.locked()
+    driver.__enter__()
+    monkeypatch.setattr("time.sleep", lambda seconds: driver.__exit__(None, None, None))
+    code, out, _ = disentune("status", "tiny", "--watch", "--json")
+    assert code == 0
+    assert [(one["running"], one["finished"]) for one in map(json.loads, out.splitlines())] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_ctrl_c_ends_the_watching_quietly(disentune, finished, monkeypatch, options):
+    def interrupted(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", interrupted)
+    with finished.locked():
+        code, out, err = disentune("status", "tiny", "--watch", *options)
+    assert (code, err, len(out.splitlines())) == (0, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--every", "5"], "--every 5: goes with --watch alone"),
+        (["--watch", "--every", "0"], "--every 0: must be from 0.1 to 86400 seconds"),
+        (["--watch", "--every", "nan"], "--every nan: must be from"),
+        (["--watch", "--every", "inf"], "--every inf: must be from"),
+    ],
+)
+def test_a_wrong_interval_is_refused(disentune, finished, arguments, expected):
+    code, out, err = disentune("status", "tiny", *arguments)
+    assert (code, out) == (2, "")
+    assert expected in err
+
+
+@pytest.mark.parametrize("name", ["status.json", "config.json", "rows.jsonl"])
+@pytest.mark.parametrize("command", ["results", "resume"])
+def test_a_corrupt_ledger_file_is_named_and_nothing_is_lost(disentune, finished, name, command):
+    path = finished.trials()[3].path / name
+    path.write_text("{ruined\n")
+    before = {file: file.read_bytes() for file in finished.path.rglob("*") if file.is_file()}
+    code, _, err = disentune(command, "tiny")
+    assert code == 2
+    assert str(path) in err
+    assert "Traceback" not in err
+    assert {file: data for file, data in before.items() if file.name not in ("driver.lock", "sweep.yaml")}.items() <= {
+        file: file.read_bytes() for file in finished.path.rglob("*") if file.is_file()
+    }.items()
+
+
+@pytest.mark.parametrize("command", [["results", "tiny"], ["results", "tiny", "--json"], ["status", "tiny"],
+                                     ["status", "tiny", "--json"], ["plan", "tiny.yaml"]])  # fmt: skip
+def test_a_copy_of_a_trial_beside_it_counts_nowhere_and_is_named(disentune, finished, tmp_path, command):
+    sweep_file(tmp_path)
+    before = disentune(*command)
+    copied = finished.trials()[0].path
+    shutil.copytree(copied, copied.with_name(f"{copied.name}.bak"))
+    code, out, err = disentune(*command)
+    assert code == 0
+    assert f"trials: {copied.name}.bak ignored" in out + err
+    kept = [line for line in out.splitlines() if "note:" not in line]
+    assert kept == [line for line in before[1].splitlines() if "note:" not in line]
+
+
+@pytest.mark.parametrize("command", [["results", "tiny"], ["results", "tiny", "--json"], ["results", "tiny", "--csv"],
+                                     ["status", "tiny"], ["status", "tiny", "--json"], ["plan", "tiny.yaml"],
+                                     ["report", "tiny"]])  # fmt: skip
+def test_whoever_looks_at_a_run_hears_of_rows_that_were_cut(disentune, finished, tmp_path, command):
+    sweep_file(tmp_path)
+    folder = finished.trials()[2]
+    folder.rows_path.write_bytes(b"".join(folder.rows_path.read_bytes().splitlines(keepends=True)[:2]))
+    code, out, err = disentune(*command)
+    assert code == 0
+    told = out + err
+    assert f"{folder.id} from step 9 on" in told or f"{folder.id}/rows.jsonl lacks the row of step 9" in told
