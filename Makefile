@@ -28,7 +28,7 @@ test-rest: setup  ## what `make test` leaves out: every fault, the whole cluster
 test-all: test test-rest  ## every test there is
 
 faults: setup  ## real faults of every kind at random moments of a sweep on Ray; best as root
-	$(BIN)/python -m pytest tests/faults
+	$(BIN)/python -m pytest -m "long or not long" tests/faults
 
 check: setup  ## what CI runs: style, types, tests
 	$(BIN)/ruff check

@@ -13,6 +13,7 @@ from disentune.cli import app, terminal
 from disentune.files import documents, lease, storage
 from disentune.runs.ledger import Run, Status
 from disentune.spec.config import TrialConfig, nested
+from layers import deselect_long
 from object_store import Store, served, use_store
 
 TRIAL = {
@@ -33,10 +34,11 @@ TRIAL = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name == "fuzz":
             item.add_marker("fuzz")
+    deselect_long(config, items)
 
 
 def trial_config(**changes: Any) -> TrialConfig:

@@ -152,6 +152,7 @@ def test_the_page_opens_from_its_file_with_every_figure(opened, study_page):
     assert tab.locator("figure.absent").count() == 0
 
 
+@pytest.mark.long
 def test_two_figures_stand_in_a_row_on_a_desk_and_one_on_a_phone(opened, study_page):
     for viewport, expected in ((DESK, 2), (PHONE, 1)):
         boxes = [one.bounding_box() for one in opened(study_page, viewport).locator("figure").all()[:2]]
@@ -180,6 +181,7 @@ def test_a_click_on_a_header_sorts_numbers_as_numbers_with_missing_ones_last(ope
     assert column(tab, "step")[:3] == ["0/1500", "0/1500", "1500/1500"]
 
 
+@pytest.mark.long
 def test_a_click_on_a_header_sorts_texts(opened, study_page):
     tab = opened(study_page)
     header(tab, "framework").get_by_role("button").click()
@@ -188,6 +190,7 @@ def test_a_click_on_a_header_sorts_texts(opened, study_page):
     assert len(set(texts)) == 2
 
 
+@pytest.mark.long
 def test_details_stay_with_their_trial_when_the_table_is_sorted(opened, study_page):
     tab = opened(study_page)
     header(tab, "trial").get_by_role("button").click()
@@ -200,6 +203,7 @@ def test_details_stay_with_their_trial_when_the_table_is_sorted(opened, study_pa
     assert [trial for trial, _ in ids] == sorted(trial for trial, _ in ids)
 
 
+@pytest.mark.long
 def test_every_word_of_the_filter_must_match(opened, study_page):
     tab = opened(study_page)
     assert tab.locator("#count").inner_text() == "194 of 194 trials"
@@ -213,6 +217,7 @@ def test_every_word_of_the_filter_must_match(opened, study_page):
     assert len(column(tab, "trial")) == 194
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", ["seed=2", "SEED=2"])
 def test_a_word_with_a_key_means_that_column_and_the_whole_number(opened, study_page, word):
     tab = opened(study_page)
@@ -225,6 +230,7 @@ def test_a_word_with_a_key_means_that_column_and_the_whole_number(opened, study_
     assert set(column(tab, "latents")) == {"9"}
 
 
+@pytest.mark.long
 def test_the_filter_finds_words_of_a_cause_and_the_state(opened, study_page):
     tab = opened(study_page)
     tab.fill("#filter", "deep inside")
@@ -239,6 +245,7 @@ def test_the_filter_finds_words_of_a_cause_and_the_state(opened, study_page):
     assert column(tab, "seed") == ["50"]
 
 
+@pytest.mark.long
 def test_details_open_and_their_command_is_copied(opened, study_page):
     tab = opened(study_page, permissions=["clipboard-read", "clipboard-write"])
     tab.select_option("#status", "failed")
@@ -255,6 +262,7 @@ def test_details_open_and_their_command_is_copied(opened, study_page):
     assert not body.locator(".detail").is_visible()
 
 
+@pytest.mark.long
 def test_all_numbers_are_shown_when_asked_for(opened, study_page):
     tab = opened(study_page)
     assert not header(tab, "loss sum").is_visible()
@@ -262,6 +270,7 @@ def test_all_numbers_are_shown_when_asked_for(opened, study_page):
     assert header(tab, "loss sum").is_visible()
 
 
+@pytest.mark.long
 def test_a_trials_link_opens_its_folder(browser, study_page):
     """In the browser's own listing, which may complain as it likes."""
     tab = browser.new_page()
@@ -274,7 +283,7 @@ def test_a_trials_link_opens_its_folder(browser, study_page):
     tab.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.long), "dark"])
 def test_the_page_follows_the_systems_theme_and_its_button(opened, study_page, scheme):
     tab = opened(study_page, color_scheme=scheme)
     themes = {}
@@ -289,6 +298,7 @@ def test_the_page_follows_the_systems_theme_and_its_button(opened, study_page, s
     assert len(set(themes.values())) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
     "selector", ["small", ".hint", "a", "figcaption", ".badge.done", ".badge.failed", "dt", "thead th"]
@@ -299,7 +309,7 @@ def test_every_kind_of_text_has_enough_contrast(opened, study_page, scheme, sele
         assert contrast(colour(tab, selector, "color"), colour(tab, paper, "backgroundColor")) >= 4.5
 
 
-@pytest.mark.parametrize("name", ["study_page", "strange_page"])
+@pytest.mark.parametrize("name", ["study_page", pytest.param("strange_page", marks=pytest.mark.long)])
 def test_a_phone_scrolls_the_page_in_one_direction_only(opened, request, name):
     tab = opened(request.getfixturevalue(name), PHONE)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 360
@@ -309,6 +319,7 @@ def test_a_phone_scrolls_the_page_in_one_direction_only(opened, request, name):
     assert tab.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.long
 def test_the_header_of_the_table_stays_while_its_box_scrolls(opened, study_page):
     tab = opened(study_page)
     box = tab.locator(".box.tall")
@@ -318,6 +329,7 @@ def test_the_header_of_the_table_stays_while_its_box_scrolls(opened, study_page)
     assert tab.locator("#trial-table thead th").nth(3).bounding_box()["y"] == pytest.approx(before, abs=2)  # a border
 
 
+@pytest.mark.long
 def test_print_has_every_trial_no_button_and_light_colours(opened, study_page):
     tab = opened(study_page, color_scheme="dark")
     tab.fill("#filter", "nothing fits this")
@@ -331,6 +343,7 @@ def test_print_has_every_trial_no_button_and_light_colours(opened, study_page):
     assert tab.locator("figure").first.evaluate("element => getComputedStyle(element).breakInside") == "avoid"
 
 
+@pytest.mark.long
 def test_the_page_prints_to_pdf_with_a_page_more_for_more_trials(opened, study_page, strange_page):
     counts = {}
     for name, path in (("study", study_page), ("strange", strange_page)):
@@ -340,6 +353,7 @@ def test_the_page_prints_to_pdf_with_a_page_more_for_more_trials(opened, study_p
     assert counts["study"] > counts["strange"] + 5 > 6
 
 
+@pytest.mark.long
 def test_strings_of_strangers_do_nothing(opened, strange_page):
     tab = opened(strange_page)
     for button in tab.locator(".open").all():
@@ -354,6 +368,7 @@ def test_strings_of_strangers_do_nothing(opened, strange_page):
     assert tab.locator("h1").inner_text() == ATTACK
 
 
+@pytest.mark.long
 def test_the_policy_stops_what_is_not_ours(browser, study_page):
     """The last line of defence, tried: a script and a handler that got into the page do not run."""
     tab = browser.new_page()
@@ -374,12 +389,14 @@ def test_the_policy_stops_what_is_not_ours(browser, study_page):
     tab.close()
 
 
+@pytest.mark.long
 def test_an_empty_run_opens(opened, tmp_path):
     tab = opened(made(tmp_path, lambda maker: None))
     assert tab.get_by_text("No trials yet.").count() > 0
     tab.click("#theme")
 
 
+@pytest.mark.long
 def test_a_thousand_trials_stay_responsive(opened, tmp_path):
     """Far above the 0.1 s that the browser takes alone: this machine is shared."""
     tab = opened(made(tmp_path, lambda maker: study(maker, seeds=16)))
