@@ -10,6 +10,7 @@ import pytest
 
 from disentune.cluster import submission, verify
 from disentune.cluster.verify import Node, Question, Verdict, answer, notes_of, problems_of
+from disentune.driver import ray_internals
 from disentune.environment import versions
 from disentune.errors import ConfigError
 from processes import patience_s
@@ -166,7 +167,7 @@ class FakeRay:
         self.joining = max(0, self.joining - 1)
         return [
             {"NodeID": node.id, "NodeManagerHostname": node.name, "NodeManagerAddress": node.ip, "Alive": node in alive,
-             "Resources": {"CPU": node.cpus, "GPU": node.gpus} | ({verify.HEAD: 1.0} if node.is_head else {})}
+             "Resources": {"CPU": node.cpus, "GPU": node.gpus} | ({ray_internals.HEAD: 1.0} if node.is_head else {})}
             for node in self.there
         ]  # fmt: skip
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from disentune.driver import placement
+from disentune.driver import placement, ray_internals
 from disentune.driver.placement import Alone, Homes, Node, Waiting, kinds, misfit
 from disentune.driver.ray_internals import autoscaling_file
 from disentune.errors import ConfigError, Unavailable
@@ -12,7 +12,7 @@ from disentune.runs.ledger import Run
 from disentune.spec.config import TrialConfig
 from disentune.spec.settings import Resources
 
-HEAD = Node("head", "head", {"CPU": 0, placement.HEAD: 1})
+HEAD = Node("head", "head", {"CPU": 0, ray_internals.HEAD: 1})
 CPU = Node("cpu", "one", {"CPU": 8})
 GPU = Node("gpu", "two", {"CPU": 4, "GPU": 1})
 
@@ -157,7 +157,7 @@ def test_what_fits_now_needs_no_look_at_the_autoscaler(monkeypatch):
 def test_a_storage_that_a_node_does_not_see_is_refused(monkeypatch, tmp_path, answers, blind):
     asked = []
     monkeypatch.setattr(placement, "nodes", lambda: [HEAD, CPU, GPU])
-    monkeypatch.setattr(placement, "_on_each", lambda there, *task: asked.extend(there) or answers)
+    monkeypatch.setattr(placement, "_answers", lambda there, *task: asked.extend(there) or answers)
     if blind:
         with pytest.raises(ConfigError, match=f"is not to be seen on {blind}; it must be a folder"):
             placement.assert_shared(Run(tmp_path), "me")

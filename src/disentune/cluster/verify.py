@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from disentune.driver.joining import joined
+from disentune.driver.nodes import Answer, alive, ask
+from disentune.driver.nodes import Node as RayNode
 from disentune.environment import environment, versions
 from disentune.errors import first_line
 from disentune.files.storage import Place, place
@@ -22,7 +24,6 @@ JOIN_S, ANSWER_S = 60.0, 90.0
 """How long is waited for nodes to join, and for a node's answer: it imports torch first."""
 CLOCK_S = 10.0
 """How far a node's clock may be off: it dates what the ledger holds."""
-HEAD = "node:__internal_head__"
 SAME = ("disentune", "ray", "torch")
 """Packages that must be of the same version wherever trials run."""
 
@@ -100,9 +101,9 @@ def verify(
         question = Question(storage, secrets.token_hex(8), tuple(sources), data_root)
         with _marked(question) as trouble:
             asked = question if not trouble else replace(question, storage=None)
-            nodes = [_seen_from_here(node, asked) for node in _answers(ray, asked)]
+            found = [_seen_from_here(node, asked) for node in _answers(ray, asked)]
     problems += [trouble] if trouble else []
-    return Verdict(nodes, [*problems, *problems_of(nodes, sources)], notes_of(nodes))
+    return Verdict(found, [*problems, *problems_of(found, sources)], notes_of(found))
 
 
 # ---- Ray
@@ -111,7 +112,7 @@ def verify(
 def _waited_for(ray: Any, wanted: int, say: Callable[[str], None]) -> list[str]:
     """A node that has been started may take a while to join."""
     deadline, said = time.monotonic() + JOIN_S, -1
-    while (there := sum(node["Alive"] for node in ray.nodes())) < wanted:
+    while (there := len(alive(ray))) < wanted:
         if time.monotonic() > deadline:
             return [
                 f"cluster: {there} of {wanted} nodes have joined in {JOIN_S:g} s; `ray status` lists them, and the "
@@ -125,48 +126,27 @@ def _waited_for(ray: Any, wanted: int, say: Callable[[str], None]) -> list[str]:
     return []
 
 
-def _listed(ray: Any) -> list[Node]:
-    """Those that are alive, the head first."""
-    found = []
-    for one in ray.nodes():
-        resources = one["Resources"]
-        cpus, gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
-        if one["Alive"]:
-            name, ip = one["NodeManagerHostname"], one["NodeManagerAddress"]
-            found.append(Node(one["NodeID"], name, ip, HEAD in resources, cpus, gpus))
-    return sorted(found, key=lambda node: (not node.is_head, node.name, node.ip, node.id))
+def _described(one: RayNode) -> Node:
+    cpus, gpus = one.resources.get("CPU", 0.0), one.resources.get("GPU", 0.0)
+    return Node(one.id, one.host, one.ip, one.is_head, cpus, gpus)
 
 
 def _answers(ray: Any, question: Question) -> list[Node]:
-    """All are asked at the same time, by a task that holds nothing and so runs on a busy node too."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    ask = ray.remote(num_cpus=0, max_retries=0)(answer)
-    asked, began = {}, time.time()
-    for node in _listed(ray):
-        pinned = ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False))
-        asked[pinned.remote(question, node.id)] = node
-    answers: dict[Any, Node] = {}
-    deadline, waiting = time.monotonic() + ANSWER_S, list(asked)
-    while waiting and (left := deadline - time.monotonic()) > 0:
-        done, waiting = ray.wait(waiting, timeout=left)
-        answers |= {one: _answered(ray, one, asked[one], began) for one in done}
-    for one in waiting:
-        answers[one] = replace(asked[one], trouble=f"has not answered for {ANSWER_S:g} s")
-        with suppress(Exception):
-            ray.cancel(one, force=True)
-    return [answers[one] for one in asked]
+    """The head first."""
+    there = sorted(alive(ray), key=lambda node: (not node.is_head, node.host, node.ip, node.id))
+    began = time.time()
+    answers = ask(ray, there, answer, lambda node: (question, node.id), ANSWER_S)
+    return [_answered(_described(node), answers[node.id], began) for node in there]
 
 
-def _answered(ray: Any, reference: Any, node: Node, began: float) -> Node:
-    """A node that lacks our package, or has another version of it, fails here in its own way."""
-    try:
-        said = ray.get(reference)
-    except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+def _answered(node: Node, said: Answer, began: float) -> Node:
+    if said.time is None:
+        return replace(node, trouble=f"has not answered for {ANSWER_S:g} s")
+    if said.error is not None:
+        lines = [line.strip() for line in str(said.error).splitlines() if line.strip()] or [type(said.error).__name__]
         return replace(node, trouble=f"cannot answer: {lines[-1]}")
-    at = said.pop("time")
-    return replace(node, clock_s=round(min(0.0, at - began) or max(0.0, at - time.time()), 1), **said)
+    at, told = said.value["time"], {key: value for key, value in said.value.items() if key != "time"}
+    return replace(node, clock_s=round(min(0.0, at - began) or max(0.0, at - said.time), 1), **told)
 
 
 # ---- on the node

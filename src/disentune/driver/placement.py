@@ -3,16 +3,14 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray import tune
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from disentune.driver.ray_internals import HEAD, RayChanged, autoscaling_file
+from disentune.driver.nodes import Node, alive, ask
+from disentune.driver.ray_internals import RayChanged, autoscaling_file
 from disentune.errors import ConfigError, Unavailable
 from disentune.files import documents
 from disentune.files.storage import place
@@ -32,20 +30,14 @@ LOOK_S = 2.0
 """How often a local Ray is looked at while nothing runs."""
 
 
-@dataclass(frozen=True)
-class Node:
-    id: str
-    host: str
-    resources: dict[str, float]
-
-    @property
-    def is_head(self) -> bool:
-        return HEAD in self.resources
-
-
 def nodes() -> list[Node]:
     """Those that are alive."""
-    return [Node(one["NodeID"], one["NodeManagerHostname"], one["Resources"]) for one in ray.nodes() if one["Alive"]]
+    return alive(ray)
+
+
+def workers() -> list[Node]:
+    """Those that can run trials."""
+    return [node for node in nodes() if node.resources.get("CPU", 0) > 0]
 
 
 # ---- whether a trial fits at all
@@ -64,8 +56,7 @@ def growth() -> list[dict[str, float]] | None:
     head = next((node for node in nodes() if node.is_head), None)
     if head is None:
         return None
-    answers = _on_each([head], growth_of_this_machine)
-    return answers.get(head.id)
+    return _answers([head], growth_of_this_machine).get(head.id)
 
 
 def growth_of_this_machine() -> list[dict[str, float]] | None:
@@ -79,21 +70,10 @@ def growth_of_this_machine() -> list[dict[str, float]] | None:
     return [] if file is None else kinds(file)
 
 
-def _on_each(there: Sequence[Node], function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """By node id, what a function says on each node; one that does not answer in time is left out."""
-    task = ray.remote(num_cpus=0, max_retries=0)(function)
-    asked = {
-        task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)).remote(*arguments): node
-        for node in there
-    }
-    answered, silent = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_S)
-    for one in silent:
-        ray.cancel(one, force=True)
-    answers = {}
-    for one in answered:
-        with suppress(ray.exceptions.RayError):
-            answers[asked[one].id] = ray.get(one)
-    return answers
+def _answers(there: Sequence[Node], function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """By node id, what a function says on each node that answers in time."""
+    answers = ask(ray, there, function, lambda node: arguments, ANSWER_S)
+    return {node_id: answer.value for node_id, answer in answers.items() if answer.is_given}
 
 
 def kinds(file: Path) -> list[dict[str, float]] | None:
@@ -220,8 +200,8 @@ def sees(path: str, session: str) -> bool:
 def assert_shared(run: Run, session: str) -> None:
     """Raises ConfigError when a node that can run trials does not see the run; one that does not answer is passed
     over."""
-    there = [node for node in nodes() if node.resources.get("CPU", 0) > 0]
-    answers = _on_each(there, sees, str(run.path), session) if there else {}
+    there = workers()
+    answers = _answers(there, sees, str(run.path), session)
     blind = sorted(node.host for node in there if answers.get(node.id) is False)
     if blind:
         raise ConfigError(
@@ -254,11 +234,11 @@ class Homes:
 
 def homes(sources: Sequence[Source], root: str | None) -> Homes:
     """Asks every node that can run trials; one that does not answer in time counts as having nothing."""
-    there = [node for node in nodes() if node.resources.get("CPU", 0) > 0]
+    there = workers()
     if not sources or len(there) < 2:
         return Homes({}, ())
     holders: dict[str, set[str]] = {source.key: set() for source in sources}
-    for node_id, keys in _on_each(there, prepared, sources, root).items():
+    for node_id, keys in _answers(there, prepared, sources, root).items():
         for key in keys:
             holders[key].add(node_id)
     return Homes(holders, (node.id for node in there))
