@@ -1,4 +1,4 @@
-"""The cloud's notice: three clouds' metadata servers on loopback, sound, refusing, hanging and talking nonsense."""
+"""The cloud's notice: two clouds' metadata servers on loopback, sound, refusing, hanging and talking nonsense."""
 
 import json
 import subprocess
@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from disentune.cluster import preemption
-from disentune.cluster.preemption import Aws, Azure, Gcp, Notice, Raylet
+from disentune.cluster.preemption import Aws, Gcp, Notice, Raylet
+from disentune.files import notice
 
 
 class Metadata:
@@ -80,8 +81,8 @@ def aws(metadata, tokens=True):
     return given, guarded
 
 
-def in_seconds(seconds, form="%Y-%m-%dT%H:%M:%SZ"):
-    return time.strftime(form, time.gmtime(time.time() + seconds))
+def in_seconds(seconds):
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
 
 
 def test_aws_gives_two_minutes_and_tokens_that_run_out_are_renewed(metadata):
@@ -141,40 +142,9 @@ def test_gcp_says_preempted_or_names_its_maintenance(metadata):
     assert cloud.notice() == Notice("preempted", 30)
 
 
-EVENTS = ("GET", "/metadata/scheduledevents?api-version=2020-07-01")
-
-
-def azure_event(kind, machine, when):
-    return json.dumps({"DocumentIncarnation": 1, "Events": [
-        {"EventId": "e", "EventType": kind, "ResourceType": "VirtualMachine", "Resources": [machine],
-         "EventStatus": "Scheduled", "NotBefore": when}]})  # fmt: skip
-
-
-def test_azure_tells_all_machines_and_only_our_own_event_counts(metadata):
-    metadata.answers = {
-        ("GET", "/metadata/instance?api-version=2021-02-01"): lambda headers: (
-            json.dumps({"compute": {"name": "mine"}}) if headers["Metadata"] == "true" else 400
-        ),
-        EVENTS: json.dumps({"DocumentIncarnation": 1, "Events": []}),
-    }
-    cloud = preemption.here()
-    assert isinstance(cloud, Azure)
-    assert cloud.notice() is None
-    soon = in_seconds(30, "%a, %d %b %Y %H:%M:%S GMT")
-    for kind, machine in (("Preempt", "theirs"), ("Freeze", "mine")):
-        metadata.answers[EVENTS] = azure_event(kind, machine, soon)
-        assert cloud.notice() is None
-    metadata.answers[EVENTS] = azure_event("Preempt", "mine", soon)
-    what, seconds = cloud.notice()
-    assert what == "Preempt"
-    assert 25 <= seconds <= 30
-    metadata.answers[EVENTS] = azure_event("Preempt", "mine", "")  # it has begun
-    assert cloud.notice() == Notice("Preempt", 0)
-
-
 @pytest.mark.parametrize("nonsense", ["<html>log in first</html>", "{", "[]", '"x"', "\0\xff"])
 def test_a_server_that_talks_nonsense_is_no_cloud(metadata, nonsense):
-    paths = [AWS + "instance-id", GCP + "id", "/metadata/instance?api-version=2021-02-01"]
+    paths = [AWS + "instance-id", GCP + "id"]
     metadata.answers = {("GET", path): nonsense for path in paths}
     assert preemption.here(rounds=2) is None
 
@@ -234,7 +204,7 @@ def test_nodes_of_this_machine_are_found_by_how_they_were_started(tmp_path):
 @pytest.fixture
 def commands(monkeypatch, tmp_path):
     """What was run instead of `ray`, and how it ends."""
-    monkeypatch.setattr(preemption.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(notice.tempfile, "gettempdir", lambda: str(tmp_path))
     ran = []
 
     def run(command, **options):

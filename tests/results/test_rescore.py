@@ -15,7 +15,7 @@ from disentune.metrics.kl_per_latent import kl_to_prior
 from disentune.metrics.udr import udr
 from disentune.results import rescore
 from disentune.results.arrays import asked
-from disentune.results.rescore import codes_of, rebuilt, scores_of_run, udr_of_run
+from disentune.results.rescore import comparable_codes, rebuilt, scores_of_run, udr_of_run
 from disentune.runs.ledger import Run
 from simulator import simulate, sweep_file
 
@@ -43,6 +43,10 @@ def said():
 
 def contents(run):
     return {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+
+
+def codes_of(run, trial_id, **sizes):
+    return comparable_codes(rebuilt(run.trial(trial_id)), **sizes)
 
 
 def ids(run, **wanted):

@@ -15,12 +15,11 @@ import time
 import urllib.error
 import urllib.request
 from calendar import timegm
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from email.message import Message
-from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from disentune.files.notice import notice_path
 
@@ -29,8 +28,8 @@ POLL_S, ANSWER_S, DRAIN_S = 5.0, 2.0, 30.0
 ROUNDS = 3
 """How often it is asked which cloud this is: a machine's network may come up after this process."""
 MOST_BYTES = 1 << 20
-WARNING_S = {"aws": 120, "gcp": 30, "azure": 30}
-"""How long before the end the notice comes, where it does not say so itself."""
+GCP_WARNING_S = 30
+"""How long before the end the notice comes; it does not say so itself."""
 
 
 class Notice(NamedTuple):
@@ -43,10 +42,6 @@ class Answer(NamedTuple):
     status: int
     text: str
     headers: Message
-
-
-Ask = Callable[..., Answer]
-Watch = Callable[[], Notice | None]
 
 
 def ask(path: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
@@ -117,46 +112,17 @@ class Gcp:
 
     def notice(self) -> Notice | None:
         if self._get("preempted").text.strip() == "TRUE":
-            return Notice("preempted", WARNING_S["gcp"])
+            return Notice("preempted", GCP_WARNING_S)
         if self._get("maintenance-event").text.strip() == "TERMINATE_ON_HOST_MAINTENANCE":
-            return Notice("terminated for maintenance", WARNING_S["gcp"])
+            return Notice("terminated for maintenance", GCP_WARNING_S)
         return None
 
 
-class Azure:
-    """https://learn.microsoft.com/en-us/azure/virtual-machines/linux/scheduled-events"""
-
-    name = "azure"
-
-    def __init__(self) -> None:
-        self.machine = ""
-
-    def _get(self, path: str) -> Any:
-        answer = ask(f"/metadata/{path}", {"Metadata": "true"})
-        return json.loads(answer.text) if answer.status == 200 else {}
-
-    def is_here(self) -> bool:
-        self.machine = self._get("instance?api-version=2021-02-01").get("compute", {}).get("name", "")
-        return bool(self.machine)
-
-    def notice(self) -> Notice | None:
-        """Events are told to every machine of a group: only those that name this one count."""
-        for event in self._get("scheduledevents?api-version=2020-07-01").get("Events", []):
-            if event["EventType"] in ("Preempt", "Terminate") and self.machine in event["Resources"]:
-                return Notice(event["EventType"], _until(_http_date(event.get("NotBefore", ""))))
-        return None
-
-
-Cloud = Aws | Gcp | Azure
+Cloud = Aws | Gcp
 
 
 def _iso(text: str) -> float:
     return timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
-
-
-def _http_date(text: str) -> float:
-    """An event that has begun has no time any more."""
-    return parsedate_to_datetime(text).timestamp() if text else time.time()
 
 
 def _until(moment: float) -> int:
@@ -166,7 +132,7 @@ def _until(moment: float) -> int:
 def here(rounds: int = ROUNDS) -> Cloud | None:
     """The cloud that this machine belongs to, by whose metadata server answers."""
     for number in range(rounds):
-        for cloud in (Aws(), Gcp(), Azure()):
+        for cloud in (Aws(), Gcp()):
             with suppress(OSError, ValueError, AttributeError):
                 if cloud.is_here():
                     return cloud

@@ -98,11 +98,6 @@ def factor_sizes(params: Params) -> tuple[int, ...]:
     return (params.places, params.places, params.scales, len(params.colours))
 
 
-def _categorical(params: Params) -> tuple[str, ...]:
-    """Colours have no order, but a grey is an intensity."""
-    return () if params.palette.startswith("greys") else ("colour",)
-
-
 def _placed(params: Params) -> np.ndarray:
     """Ones where a square is, for each scale at each corner y * w + x: uint8 (scales, corners, h * w)."""
     pictures = np.zeros((params.scales, params.image_size, params.image_size), np.uint8)

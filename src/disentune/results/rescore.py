@@ -74,13 +74,9 @@ def _newest(folder: TrialFolder) -> tuple[int, dict[str, Any], list[str]]:
     raise TrialError("; ".join([f"{folder.path} has no sound checkpoint", *notes]))
 
 
-def codes_of(run: Run, trial_id: str, images: int = UDR_IMAGES) -> Encoded:
-    """Posteriors of the images that UDR compares, by a trial's last checkpoint."""
-    return comparable_codes(rebuilt(run.trial(trial_id)), images)
-
-
 def comparable_codes(model: Rebuilt, images: int = UDR_IMAGES) -> Encoded:
-    """The same images for every trial of a data set; TrialError when the encoder gives no finite numbers."""
+    """Posteriors of the images that UDR compares: the same for every trial of a data set. TrialError when the encoder
+    gives no finite numbers."""
     trained = replace(model.trained, seed=0)  # so that a noisy data set shows every model the same noise
     indices = evaluation.sample_indices(len(trained.grid), images, stream(0, "udr"))
     encoded = evaluation.encoded(trained, indices)

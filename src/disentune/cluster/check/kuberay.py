@@ -1,138 +1,24 @@
 """KubeRay's files: RayCluster and RayJob.
 
-Their CRDs come in no package that we could install, so the fields below are written by hand after KubeRay 1.6's
-reference: what is required and of which type is checked, an unknown field is a warning, and a pod is looked at only as
-far as our rules need it. `kubectl apply --dry-run=server` asks the real schema.
+KubeRay's schema comes in no package that we could install, so only what our rules need and frequent mistakes are
+checked here. `kubectl apply --dry-run=server` checks a file against the real schema.
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, ValidationError
+from typing import Any
 
 from disentune.cluster.check import rules
 from disentune.cluster.check.described import BOTH, Cluster, Machine, Role, Told
 from disentune.cluster.check.reading import Finding, Source, error, warning
-from disentune.errors import did_you_mean, unknown
+from disentune.errors import unknown
 from disentune.files.documents import Document, Path_
 
 KINDS = ("RayCluster", "RayJob")
 CONTAINERS = ("containers", "initContainers")
 SPOT = ("gke-spot", "gke-preemptible", "capacitytype", "capacity-type", "scalesetpriority")
 """Of the node labels by which Kubernetes services name spot machines."""
-
-
-class _Open(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class _Closed(BaseModel):
-    """Fields that are not here are told apart from wrong ones."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class Container(_Open):
-    name: str
-    image: str
-    env: list[dict[str, Any]] = []
-
-
-class Pod(_Open):
-    containers: list[Container]
-
-
-class Template(_Closed):
-    metadata: dict[str, Any] | None = None
-    spec: Pod
-
-
-class Head(_Closed):
-    rayStartParams: dict[str, str] = {}
-    template: Template
-    serviceType: str | None = None
-    headService: dict[str, Any] | None = None
-    enableIngress: bool | None = None
-    resources: dict[str, str] | None = None
-    labels: dict[str, str] | None = None
-
-
-class Group(_Closed):
-    groupName: str
-    rayStartParams: dict[str, str] = {}
-    template: Template
-    replicas: int = 0
-    minReplicas: int = 0
-    maxReplicas: int = 2147483647
-    numOfHosts: int = 1
-    idleTimeoutSeconds: int | None = None
-    suspend: bool | None = None
-    scaleStrategy: dict[str, Any] | None = None
-    resources: dict[str, str] | None = None
-    labels: dict[str, str] | None = None
-    priority: int | None = None
-
-
-class Autoscaler(_Closed):
-    version: Literal["v1", "v2"] | None = None
-    idleTimeoutSeconds: int | None = None
-    upscalingMode: Literal["Default", "Aggressive", "Conservative"] | None = None
-    env: list[dict[str, Any]] = []
-    envFrom: list[dict[str, Any]] = []
-    image: str | None = None
-    imagePullPolicy: str | None = None
-    resources: dict[str, Any] | None = None
-    securityContext: dict[str, Any] | None = None
-    volumeMounts: list[dict[str, Any]] = []
-    command: list[str] = []
-    args: list[str] = []
-
-
-class Auth(_Closed):
-    mode: Literal["token", "disabled"] = "token"
-    secretName: str | None = None
-    enableK8sTokenAuth: bool | None = None
-
-
-class ClusterSpec(_Closed):
-    headGroupSpec: Head
-    workerGroupSpecs: list[Group] = []
-    rayVersion: str | None = None
-    enableInTreeAutoscaling: bool | None = None
-    autoscalerOptions: Autoscaler | None = None
-    authOptions: Auth | None = None
-    suspend: bool | None = None
-    managedBy: str | None = None
-    gcsFaultToleranceOptions: dict[str, Any] | None = None
-    headServiceAnnotations: dict[str, str] | None = None
-    networkPolicy: dict[str, Any] | None = None
-    upgradeStrategy: dict[str, Any] | None = None
-
-
-class JobSpec(_Closed):
-    entrypoint: str | None = None
-    rayClusterSpec: ClusterSpec | None = None
-    clusterSelector: dict[str, str] | None = None
-    submissionMode: Literal["K8sJobMode", "HTTPMode", "InteractiveMode", "SidecarMode"] = "K8sJobMode"
-    shutdownAfterJobFinishes: bool = False
-    ttlSecondsAfterFinished: int = 0
-    activeDeadlineSeconds: int | None = None
-    backoffLimit: int | None = None
-    preRunningDeadlineSeconds: int | None = None
-    deletionStrategy: dict[str, Any] | None = None
-    entrypointNumCpus: float | None = None
-    entrypointNumGpus: float | None = None
-    entrypointResources: str | None = None
-    jobId: str | None = None
-    managedBy: str | None = None
-    metadata: dict[str, str] | None = None
-    runtimeEnvYAML: str | None = None
-    submitterConfig: dict[str, Any] | None = None
-    submitterPodTemplate: dict[str, Any] | None = None
-    suspend: bool | None = None
-
-
-SPECS: dict[str, type[BaseModel]] = {"RayCluster": ClusterSpec, "RayJob": JobSpec}
+REPLICAS = {"replicas": 0, "minReplicas": 0, "maxReplicas": 2**31 - 1}
+"""With KubeRay's defaults."""
 
 
 def is_ours(document: Document) -> bool:
@@ -152,28 +38,41 @@ def validated(document: Document) -> Iterator[Finding]:
         yield error(document.where(("apiVersion",)), f"apiVersion: {kind} is of ray.io/v1")
     if not isinstance(_at(document.value, ("metadata", "name")), str):
         yield error(document.where(("metadata",)), f"metadata.name: a {kind} needs a name")
-    try:
-        SPECS[kind].model_validate(document.value.get("spec"))
-    except ValidationError as reasons:
-        for reason in reasons.errors():
-            yield _worded(document, ("spec", *reason["loc"]), reason)
+    spec = _cluster_path(document)
+    if kind == "RayCluster" or _at(document.value, spec) is not None:
+        yield from _shape(document, spec)
 
 
-def _worded(document: Document, path: Path_, reason: Any) -> Finding:
-    key = ".".join(map(str, path))
-    if reason["type"] == "extra_forbidden":
-        return warning(
-            document.where(path),
-            f"{key}: not a field that is known here.{_similar(path)} Misspelt, or newer than KubeRay 1.6?",
-        )
-    if reason["type"] == "missing":
-        return error(document.where(path[:-1]), f"{key}: is missing")
-    return error(document.where(path), f"{key}: {reason['msg'][:1].lower()}{reason['msg'][1:]}")
+def _shape(document: Document, path: Path_) -> Iterator[Finding]:
+    """What a cluster cannot do without, and what is often written as another type."""
+    workers = _at(document.value, (*path, "workerGroupSpecs"))
+    if not _mapping(document.value, (*path, "headGroupSpec")):
+        yield error(document.where(path), f"{_key(path)}.headGroupSpec: is missing or not a mapping")
+    if workers is not None and not isinstance(workers, list):
+        where = (*path, "workerGroupSpecs")
+        yield error(document.where(where), f"{_key(where)}: must be a list of groups")
+    for place in _groups(document, path):
+        if group := _mapping(document.value, place):
+            yield from _group_shape(document, place, group)
 
 
-def _similar(path: Path_) -> str:
-    models = (ClusterSpec, JobSpec, Head, Group, Autoscaler, Auth)
-    return did_you_mean(str(path[-1]), sorted({name for model in models for name in model.model_fields}))
+def _group_shape(document: Document, place: Path_, group: dict[str, Any]) -> Iterator[Finding]:
+    if place[-1] != "headGroupSpec" and not group.get("groupName"):
+        yield error(document.where(place), f"{_key(place)}.groupName: is missing")
+    if not _items(group, ("template", "spec", "containers")):
+        yield error(document.where(place), f"{_key(place)}.template.spec.containers: is missing or empty")
+    for name in REPLICAS:
+        if name in group and type(group[name]) is not int:
+            where = (*place, name)
+            yield error(document.where(where), f"{_key(where)}: must be a whole number, got {group[name]!r}")
+    for name, value in _mapping(group, ("rayStartParams",)).items():
+        if not isinstance(value, str):
+            where = (*place, "rayStartParams", name)
+            yield error(document.where(where), f'{_key(where)}: must be text; write {name}: "{value}"')
+
+
+def _key(path: Path_) -> str:
+    return ".".join(map(str, path))
 
 
 # ---- what the file describes
@@ -181,7 +80,7 @@ def _similar(path: Path_) -> str:
 
 def described(source: Source, document: Document) -> Cluster | None:
     """The cluster of a document; None for a job that runs on another one."""
-    path: Path_ = ("spec",) if document.value.get("kind") == "RayCluster" else ("spec", "rayClusterSpec")
+    path = _cluster_path(document)
     if document.value.get("kind") not in KINDS or not _mapping(document.value, path):
         return None
     head, *places = _groups(document, path)
@@ -197,6 +96,10 @@ def described(source: Source, document: Document) -> Cluster | None:
         cluster.told += _pod(document, place, "worker")
     cluster.images = [one for place in (head, *places) for one in _images(document, place)]
     return cluster
+
+
+def _cluster_path(document: Document) -> Path_:
+    return ("spec",) if document.value.get("kind") == "RayCluster" else ("spec", "rayClusterSpec")
 
 
 def _at(value: Any, path: Path_) -> Any:
@@ -235,7 +138,7 @@ def _machine(document: Document, place: Path_, name: str) -> Machine:
     gpu = _quantity(params.get("num-gpus", gpus[0] if gpus else 0))
     labels = str(pod.get("nodeSelector")).lower()
     least, most = (
-        value if isinstance(value := group.get(name), int) else Group.model_fields[name].default
+        value if isinstance(value := group.get(name), int) else REPLICAS[name]
         for name in ("minReplicas", "maxReplicas")
     )
     where = document.where((*place, "rayStartParams") if name == "head" else (*place, "groupName"))
@@ -303,7 +206,7 @@ def own_rules(cluster: Cluster | None, document: Document) -> Iterator[Finding]:
         yield from _job(document)
     if cluster is None:
         return
-    path: Path_ = ("spec",) if document.value["kind"] == "RayCluster" else ("spec", "rayClusterSpec")
+    path = _cluster_path(document)
     spec = _mapping(document.value, path)
     yield from _version(document, path, spec)
     yield from _group_rules(cluster)
@@ -328,7 +231,7 @@ def _group_rules(cluster: Cluster) -> Iterator[Finding]:
         if kind.least > kind.most:
             yield error(kind.where, f"{kind.name}: minReplicas {kind.least} is above maxReplicas {kind.most}")
         if kind.name in names[:number]:
-            yield error(kind.where, f"groupName {kind.name} stands twice; each group has its own")
+            yield error(kind.where, f"groupName {kind.name} is used twice; give each group its own name")
         if kind.gpu is not None and kind.gpu != int(kind.gpu):
             yield error(
                 kind.where, f"{kind.name}: a pod has whole GPUs, got {kind.gpu:g}; a trial may take a part of one"
