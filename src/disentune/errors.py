@@ -80,7 +80,7 @@ class TrialError(DisentuneError):
 def first_line(error: BaseException | str) -> str:
     """Of what an error says; its kind where it says nothing."""
     kind = "" if isinstance(error, str) else type(error).__name__
-    return next(iter(str(error).strip().splitlines()), kind)
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), kind)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

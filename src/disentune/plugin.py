@@ -18,7 +18,7 @@ import torch
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from torch import Tensor, nn
 
-from disentune.errors import unknown
+from disentune.errors import first_line, unknown
 
 Shape = tuple[int, int, int]
 """Channels, height, width."""
@@ -503,5 +503,4 @@ def summary(plugin: Any) -> str:
     """First line of the docstring of the file that holds the plug-in."""
     function = getattr(plugin, "loss", None) or getattr(plugin, "per_image", None) or getattr(plugin, "score", None)
     function = function or getattr(plugin, "build", None) or plugin.open
-    text = importlib.import_module(function.__module__).__doc__ or ""
-    return text.strip().splitlines()[0] if text.strip() else ""
+    return first_line(importlib.import_module(function.__module__).__doc__ or "")

@@ -4,8 +4,9 @@ from matplotlib.collections import QuadMesh
 from matplotlib.patches import Rectangle
 
 from disentune.report import canvas
+from disentune.report.groups import swept_keys
 from disentune.report.heat_map import KIND
-from disentune.report.places import brief, lightness, places, swept, titles
+from disentune.report.places import brief, in_words, lightness, places
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.results.tables import read
 from disentune.spec.figures import HeatMap
@@ -127,13 +128,19 @@ def test_a_key_that_is_not_named_is_chosen(scores, asked, labels):
 def test_parameters_that_a_plugin_fixes_are_told_by_its_name(scores):
     frame = scores.scored(None, scores.varying)
     assert "dataset.square_size" in scores.varying
-    assert swept(scores, frame) == ["dataset.name", "model.latents", "framework.name", "framework.beta", "recon.name"]
+    assert swept_keys(scores, frame) == [
+        "dataset.name",
+        "model.latents",
+        "framework.name",
+        "framework.beta",
+        "recon.name",
+    ]
 
 
 def test_a_parameter_that_a_plugin_has_twice_is_swept(make_run):
     points = [("beta_vae", 1.0), ("beta_vae", 2.0), ("ada_gvae", 1.0)]
     scores = trials(make_run(), [{"framework__name": name, "framework__beta": beta} for name, beta in points], range(3))
-    assert swept(scores, scores.scored(None, scores.varying)) == ["framework.name", "framework.beta"]
+    assert swept_keys(scores, scores.scored(None, scores.varying)) == ["framework.name", "framework.beta"]
 
 
 def test_keys_that_change_together_are_not_chosen(make_run):
@@ -234,7 +241,11 @@ def test_labels_are_short():
 
 
 def test_keys_that_read_alike_are_told_with_their_section():
-    assert titles(["model.width", "dataset.width", "framework.beta"]) == ["model.width", "dataset.width", "beta"]
+    assert in_words(["model.width", "dataset.width", "framework.beta"]) == [
+        "model.width",
+        "dataset.width",
+        "beta",
+    ]
 
 
 def test_every_trial_has_one_place(scores):

@@ -6,7 +6,6 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
-from typing import Any
 
 import typer
 
@@ -24,7 +23,7 @@ app = typer.Typer(
 )
 app.add_typer(data.app)
 app.command()(report.report)
-app.command()(inspect.inspect)
+app.command(help=inspect.HELP)(inspect.inspect)
 app.command()(wandb.sync)
 app.command()(submit.submit)
 app.command("list")(catalogue.list_)
@@ -37,6 +36,9 @@ app.command()(score.score)
 app.command()(train.train)
 app.add_typer(cluster.app)
 
+ExitCode = int | str | None
+"""What `sys.exit` takes."""
+
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 some trials failed, 2 wrong input, 130 interrupted, 70 a crash of our own, 75
@@ -45,6 +47,7 @@ def main() -> None:
     name_standard_output()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a sweep runs, both just end the command
     atexit.register(gc.freeze)  # else Python looks at half a million objects of libraries once more before it ends
+    code: ExitCode
     try:
         code = _carried_out()
     except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
@@ -55,7 +58,7 @@ def main() -> None:
     sys.exit(_printed(code))
 
 
-def _carried_out() -> Any:
+def _carried_out() -> ExitCode:
     """The exit code of the command."""
     try:
         app()
@@ -88,7 +91,7 @@ def _told(error: OSError) -> int:
     return UNAVAILABLE if error.errno in TRANSIENT else WRONG_INPUT  # an outage may end
 
 
-def _printed(code: Any) -> Any:
+def _printed(code: ExitCode) -> ExitCode:
     """The exit code, after all output was written; Python itself would end with a traceback and 120."""
     try:
         if sys.stdout is not None:

@@ -1,12 +1,19 @@
 """`disentune list`: every plug-in and figure that a sweep file can name."""
 
-from typing import Annotated, Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from disentune.cli.options import AsJson
 from disentune.cli.terminal import out, print_json
 from disentune.errors import ConfigError
+
+if TYPE_CHECKING:
+    from disentune.plugin import Dataset, Framework, Metric, Model, Recon
+
+    Plugin = Dataset | Framework | Metric | Model | Recon
 
 
 def list_(
@@ -35,19 +42,26 @@ def list_(
         print_json(listing)
         return
     for title, catalogue in shown.items():
-        out.print(f"[bold]{title}[/]")
-        width = max(len(name) for name in catalogue.names())
-        for plugin in sorted(catalogue, key=lambda plugin: plugin.name):
-            lines = [*_line_and_paper(listing[title][plugin.name]), _parameters(plugin)]
-            for number, line in enumerate(line for line in lines if line):
-                out.print(f"  {'' if number else plugin.name:<{width}}  {line}", markup=False)
+        _show(title, {plugin.name: _described(plugin) for plugin in sorted(catalogue, key=lambda plugin: plugin.name)})
     if "figures" in listing:
-        out.print("[bold]figures[/]")
-        width = max(map(len, listing["figures"]))
-        for name, text in listing["figures"].items():
-            out.print(f"  {name:<{width}}  {text}", markup=False)
+        _show("figures", {name: [text] for name, text in listing["figures"].items()})
     if kind == "metrics":
         out.print("udr and udr_spearman compare the trials of a run: disentune score RUN", markup=False)
+
+
+def _show(title: str, described: dict[str, list[str]]) -> None:
+    """Each name beside the first of its lines."""
+    out.print(f"[bold]{title}[/]")
+    width = max(map(len, described))
+    for name, lines in described.items():
+        for number, line in enumerate(lines):
+            out.print(f"  {'' if number else name:<{width}}  {line}", markup=False)
+
+
+def _described(plugin: Plugin) -> list[str]:
+    from disentune.plugin import summary
+
+    return [line for line in (*_line_and_paper(summary(plugin)), _parameters(plugin)) if line]
 
 
 def _figures() -> dict[str, str]:
@@ -64,12 +78,12 @@ def _line_and_paper(summary: str) -> list[str]:
     return [parts[2], parts[1]] if len(parts) == 3 else [summary]
 
 
-def _parameters(plugin: Any) -> str:
+def _parameters(plugin: Plugin) -> str:
     fields = plugin.params.model_fields.items()
     return ", ".join(f"{name} (required)" if f.is_required() else f"{name}={_yaml(f.default)}" for name, f in fields)
 
 
-def _yaml(default: Any) -> Any:
+def _yaml(default: object) -> object:
     """As one would write it in a sweep: a named choice by its name alone."""
     if default is None or isinstance(default, bool):
         return {None: "null", True: "true", False: "false"}[default]

@@ -1,16 +1,23 @@
 """`disentune cluster`: is a cluster's file right, and is a running cluster what it should be."""
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from disentune.cli.options import AsJson
 from disentune.cli.terminal import err, out, print_json
+
+if TYPE_CHECKING:
+    from disentune.cluster.check import Checked
+    from disentune.cluster.verify import Node, Verdict
+    from disentune.spec.sweepfile import SweepFile
 
 app = typer.Typer(name="cluster", help="Checks of a cluster's file and of a running cluster.", no_args_is_help=True)
 
@@ -38,7 +45,7 @@ def check(
         raise typer.Exit(2)
 
 
-def _show_findings(result: Any) -> None:
+def _show_findings(result: Checked) -> None:
     width = max((len(finding.where) for finding in result.findings), default=0)
     for level, title in (("error", "must be mended:"), ("warning", "should be understood:")):
         found = [finding for finding in result.findings if finding.level == level]
@@ -97,7 +104,7 @@ def _say(text: str) -> None:
     err.print(text, markup=False)
 
 
-def _verdict(address: str, nodes: int | None, storage: str | None, sweep: Any) -> Any:
+def _verdict(address: str, nodes: int | None, storage: str | None, sweep: SweepFile | None) -> Verdict:
     from disentune.cluster.verify import verify
     from disentune.runs.preview import plan_afresh
 
@@ -107,8 +114,8 @@ def _verdict(address: str, nodes: int | None, storage: str | None, sweep: Any) -
 
 
 def _verdict_from_afar(
-    address: str, nodes: int | None, storage: str | None, sweep: Any, working_dir: Path | None
-) -> Any:
+    address: str, nodes: int | None, storage: str | None, sweep: SweepFile | None, working_dir: Path | None
+) -> Verdict:
     """The same command as a job on the head."""
     from disentune.cluster import submission
     from disentune.cluster.verify import Verdict
@@ -139,7 +146,7 @@ class _Json:
             self.say(line)
 
 
-def _show(verdict: Any) -> None:
+def _show(verdict: Verdict) -> None:
     from rich.table import Table
 
     columns = ("node", "address", "head", "CPUs", "GPUs", "versions", "storage", "data", "clock")
@@ -156,7 +163,7 @@ def _show(verdict: Any) -> None:
         out.print(f"{count} node{'s' if count != 1 else ''}, all is well")
 
 
-def _cells(node: Any) -> tuple[str, ...]:
+def _cells(node: Node) -> tuple[str, ...]:
     head = ("yes, runs trials" if node.runs_trials else "yes") if node.is_head else ""
     size = f"{node.cpus:g}", f"{node.gpus:g}"
     if node.trouble:

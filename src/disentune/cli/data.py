@@ -1,7 +1,9 @@
 """disentune data: list, prepare and verify data sets."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -10,6 +12,9 @@ from rich.table import Table
 from disentune.cli.options import AsJson
 from disentune.cli.terminal import err, out, print_json, progress_bar
 from disentune.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from disentune.plugin import Dataset, Source
 
 app = typer.Typer(
     name="data",
@@ -64,7 +69,7 @@ def list_(root: Root = None, as_json: AsJson = False) -> None:
     out.print("\nparameters of each: disentune list datasets", markup=False)
 
 
-def _listed(dataset: Any) -> dict[str, Any]:
+def _listed(dataset: Dataset) -> dict[str, Any]:
     """With default parameters; a data set that requires some has no images of its own."""
     from math import prod
 
@@ -82,7 +87,7 @@ def _listed(dataset: Any) -> dict[str, Any]:
     }
 
 
-def _state(sources: tuple[Any, ...]) -> str:
+def _state(sources: tuple[Source, ...]) -> str:
     from disentune.cli.display import size
     from disentune.data.prepared.store import VARIABLE, about_of, command_of, is_checked, is_root_set
 
@@ -106,7 +111,7 @@ def _state(sources: tuple[Any, ...]) -> str:
 # ---- prepare and verify
 
 
-def _sources(name: str, sets: list[str]) -> tuple[Any, ...]:
+def _sources(name: str, sets: list[str]) -> tuple[Source, ...]:
     from disentune.data import DATASETS
     from disentune.parameters import chosen
     from disentune.spec.sweepfile import overrides_by_key
@@ -154,7 +159,7 @@ def prepare(
         raise typer.Exit(130) from None
 
 
-def _takes(source: Any, given: Path, sources: tuple[Any, ...]) -> bool:
+def _takes(source: Source, given: Path, sources: tuple[Source, ...]) -> bool:
     """Whether what the user has is for this source: of several, a file is told by its name."""
     if not given.exists():
         raise ConfigError(f"--from {given}: does not exist")
@@ -162,7 +167,7 @@ def _takes(source: Any, given: Path, sources: tuple[Any, ...]) -> bool:
     return len(sources) == 1 or given.is_dir() or given.name in names
 
 
-def _prepare(source: Any, given: Path | None, again: bool, accept: bool) -> None:
+def _prepare(source: Source, given: Path | None, again: bool, accept: bool) -> None:
     from disentune.cli.display import size
     from disentune.data.prepared.preparing import prepare
     from disentune.data.prepared.store import about_of, folder_of, mapped
@@ -190,7 +195,7 @@ def _numbers(values: tuple[float, ...]) -> str:
     return ", ".join(f"{value:.6f}" for value in values)
 
 
-def _verified(source: Any) -> dict[str, Any]:
+def _verified(source: Source | DataError) -> dict[str, Any]:
     from disentune.data.prepared.store import verify
 
     try:

@@ -1,7 +1,6 @@
 """What a person reads: sizes, times, numbers, tables and the plan of a sweep."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -10,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from disentune.environment import without_secrets
+from disentune.results.tables import titles
 from disentune.results.watch import duration
 from disentune.runs.preview import Cost, Plan
 
@@ -80,30 +80,28 @@ def plain(text: str) -> str:
     return "".join(char for char in Text.from_ansi(without_secrets(text)).plain if char.isprintable())
 
 
-def number(value: Any) -> str:
+def number(value: object) -> str:
     """Short for people; files and --json have every digit."""
     if isinstance(value, float):
         return "" if value != value else f"{value:.4g}"
     return "" if value is None or value is pd.NA else str(value)
 
 
-def assignment(key: str, value: Any) -> str:
+def assignment(key: str, value: object) -> str:
     """`beta=0.01`, or the bare name of a plug-in."""
     last = key.split(".")[-1]
     return number(value) if last == "name" else f"{last}={number(value)}"
 
 
-def titles(columns: Sequence[str]) -> list[str]:
-    """Dotted keys without their section where nothing is lost: `prior.nu` for `framework.prior.nu`."""
-    short = [column if column.endswith(".name") and column.count(".") == 1 else column.split(".", 1)[-1]
-             for column in columns]  # fmt: skip
-    return [one if short.count(one) == 1 else column for one, column in zip(short, columns, strict=True)]
+def without_section(key: str) -> str:
+    """`prior.nu` for `framework.prior.nu`; the name of a plug-in keeps it."""
+    return key if key.endswith(".name") and key.count(".") == 1 else key.split(".", 1)[-1]
 
 
 def frame_table(frame: pd.DataFrame, columns: Sequence[str] | None = None, most: int | None = None) -> Table:
     """All columns, or those named; all rows, or the first."""
     columns, table = list(frame.columns) if columns is None else columns, Table(box=None, pad_edge=False)
-    for column, title in zip(columns, titles(columns), strict=True):
+    for column, title in zip(columns, titles(columns, without_section), strict=True):
         numeric = pd.api.types.is_numeric_dtype(frame[column])
         table.add_column(escape(title), justify="right" if numeric else "left", overflow="fold")
     for values in frame[list(columns)].head(most if most is not None else len(frame)).itertuples(index=False):

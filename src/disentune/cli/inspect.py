@@ -1,7 +1,9 @@
 """disentune inspect: perceived distances before anything is trained, or those that a trial has learnt."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -11,11 +13,53 @@ from disentune.cli.terminal import out, print_json, progress_bar
 from disentune.errors import ConfigError
 from disentune.files.storage import shown
 
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from disentune.learn.image_distances import Along, Look
+    from disentune.results.inspection import Seen
+    from disentune.results.rescore import Rebuilt
+
 MOST_DETAILED = 3
 """Worlds of which every factor is listed without being asked for."""
 MOST_LINES = 1_000_000
 LEARNT_LINES = 100
 """Along each factor of a trained model: the paper's."""
+
+HELP = """The look before you spend: how well does the loss order the factors?
+
+For each data set and reconstruction loss of a sweep, without training: how far apart
+the loss sees images that differ in one factor, and how well that agrees with the
+factor's values (Michlo et al. 2023). The order ranks worlds before you spend on them; it
+is not a verdict. On 25 worlds not used to define it, its rank correlation (Spearman) with
+the MIG of trained models was 0.60 (95 % interval 0.25 to 0.85; an independent review).
+
+\b
+order      (r - r0) / (1 - r0). r: Pearson's correlation of perceived distances with the
+           steps between values, over the pairs of all lines pooled, an image with itself
+           too; r0: the r of distances that are all equal. 1 only when distances are in
+           the same proportion to the steps on every line: lines of different scale give
+           less. Of a world: the mean over factors, below 0 counts as 0
+line order the same number of each line taken alone, averaged over lines
+grade      of order: high from 0.6, low below 0.25, else middle
+pearson, spearman   of perceived with ground-truth distances, as published: an image
+           with itself counts
+distance   mean and deviation over pairs of two images, a mean over pixels
+
+Writes distances (Figs. 3, 8), traversals (Figs. 2, 5) and distributions (Fig. A1) as PNG
+and SVG; with --json only where --output asks for them. Of a trained trial: distances at
+each level of the model (Figs. 4, 10).
+
+\b
+Examples:
+disentune inspect sweeps/quickstart.yaml
+disentune inspect sweeps/small/blur_search.yaml --rank
+disentune inspect --dataset xysquares --set spacing=4 --set grid_size=8 --recon overlap
+disentune inspect --dataset shapes3d --recon mse --exact --json
+disentune inspect runs/quickstart/main/trials/0123456789abcdef
+"""
 
 
 def inspect(
@@ -41,38 +85,29 @@ def inspect(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The look before you spend: how well does the loss order the factors?
+    """Registered with HELP."""
+    _refuse_conflicts(what, dataset, recon, lines, exact)
+    if what is not None and _is_trial(what):
+        if set_:
+            raise ConfigError(f"--set {set_[0]}: a trained trial cannot be changed")
+        _inspect_trial(what, None if exact else lines or LEARNT_LINES, seed, output, as_json)
+        return
+    from disentune.learn.image_distances import LINES
 
-    For each data set and reconstruction loss of a sweep, without training: how far apart
-    the loss sees images that differ in one factor, and how well that agrees with the
-    factor's values (Michlo et al. 2023). The order ranks worlds before you spend on them; it
-    is not a verdict. On 25 worlds not used to define it, its rank correlation (Spearman) with
-    the MIG of trained models was 0.60 (95 % interval 0.25 to 0.85; an independent review).
+    worlds, name = _worlds(what, dataset, recon or "mse", set_ or [])
+    looks = _looks(worlds, None if exact else lines or LINES, seed)
+    if rank:
+        worlds, looks = _ranked(worlds, looks)
+    folder = output or (None if as_json else Path("inspect") / name)
+    files = _draw(folder, worlds, looks, seed) if folder else []
+    if as_json:
+        _print_json(what, name, worlds, looks)
+        return
+    _show(worlds, looks, factors or len(worlds) <= MOST_DETAILED)
+    _show_files(files)
 
-    \b
-    order      (r - r0) / (1 - r0). r: Pearson's correlation of perceived distances with the
-               steps between values, over the pairs of all lines pooled, an image with itself
-               too; r0: the r of distances that are all equal. 1 only when distances are in
-               the same proportion to the steps on every line: lines of different scale give
-               less. Of a world: the mean over factors, below 0 counts as 0
-    line order the same number of each line taken alone, averaged over lines
-    grade      of order: high from 0.6, low below 0.25, else middle
-    pearson, spearman   of perceived with ground-truth distances, as published: an image
-               with itself counts
-    distance   mean and deviation over pairs of two images, a mean over pixels
 
-    Writes distances (Figs. 3, 8), traversals (Figs. 2, 5) and distributions (Fig. A1) as PNG
-    and SVG; with --json only where --output asks for them. Of a trained trial: distances at
-    each level of the model (Figs. 4, 10).
-
-    \b
-    Examples:
-    disentune inspect sweeps/quickstart.yaml
-    disentune inspect sweeps/small/blur_search.yaml --rank
-    disentune inspect --dataset xysquares --set spacing=4 --set grid_size=8 --recon overlap
-    disentune inspect --dataset shapes3d --recon mse --exact --json
-    disentune inspect runs/quickstart/main/trials/0123456789abcdef
-    """
+def _refuse_conflicts(what: str | None, dataset: str | None, recon: str | None, lines: int | None, exact: bool) -> None:
     if (what is None) == (dataset is None):
         raise ConfigError("name a sweep file or a trial, or a data set: --dataset xysquares --recon mse")
     if exact and lines is not None:
@@ -81,24 +116,15 @@ def inspect(
         raise ConfigError(
             f"--recon {recon}: goes with --dataset; a sweep's losses are its own, or --set recon.name=..."
         )
-    if what is not None and _is_trial(what):
-        if set_:
-            raise ConfigError(f"--set {set_[0]}: a trained trial cannot be changed")
-        _inspect_trial(what, None if exact else lines or LEARNT_LINES, seed, output, as_json)
-        return
-    from disentune.learn import image_distances
 
-    worlds, name = _worlds(what, dataset, recon or "mse", set_ or [])
-    looks = _looks(worlds, None if exact else lines or image_distances.LINES, seed)
-    if rank:
-        ranked = sorted(zip(worlds, looks, strict=True), key=lambda both: -(both[1].order or 0.0))
-        worlds, looks = [seen for seen, _ in ranked], [look for _, look in ranked]
-    folder = output or (None if as_json else Path("inspect") / name)
-    files = _draw(folder, worlds, looks, seed) if folder else []
-    if as_json:
-        _print_json(what, name, worlds, looks)
-        return
-    _show(worlds, looks, factors or len(worlds) <= MOST_DETAILED)
+
+def _ranked(worlds: list[Seen], looks: list[Look]) -> tuple[list[Seen], list[Look]]:
+    """Highest order first."""
+    ranked = sorted(zip(worlds, looks, strict=True), key=lambda both: -(both[1].order or 0.0))
+    return [seen for seen, _ in ranked], [look for _, look in ranked]
+
+
+def _show_files(files: list[Path]) -> None:
     for file in files:
         out.print(f"figure: {shown(file)}", markup=False)
 
@@ -111,7 +137,7 @@ def _is_trial(what: str) -> bool:
 # ---- worlds
 
 
-def _worlds(what: str | None, dataset: str | None, recon: str, sets: list[str]) -> tuple[list[Any], str]:
+def _worlds(what: str | None, dataset: str | None, recon: str, sets: list[str]) -> tuple[list[Seen], str]:
     """What is looked at, and a name for it. ConfigError when data is not prepared."""
     from disentune.data.prepared.store import use_root
     from disentune.results import inspection
@@ -132,7 +158,7 @@ def _worlds(what: str | None, dataset: str | None, recon: str, sets: list[str]) 
     return worlds[: inspection.MOST_WORLDS], name
 
 
-def _looks(worlds: list[Any], lines: int | None, seed: int) -> list[Any]:
+def _looks(worlds: list[Seen], lines: int | None, seed: int) -> list[Look]:
     from disentune.learn import image_distances, process
 
     process.prepare(1, "cpu")
@@ -149,7 +175,7 @@ def _quiet(what: str, done: int, total: int) -> None:
     pass
 
 
-def _draw(folder: Path, worlds: list[Any], looks: list[Any], seed: int) -> list[Path]:
+def _draw(folder: Path, worlds: list[Seen], looks: list[Look], seed: int) -> list[Path]:
     from disentune.learn.image_distances import opened
     from disentune.report import canvas, distances
 
@@ -163,7 +189,7 @@ def _draw(folder: Path, worlds: list[Any], looks: list[Any], seed: int) -> list[
         return _saved(folder, figures)
 
 
-def _saved(folder: Path, figures: dict[str, Any]) -> list[Path]:
+def _saved(folder: Path, figures: dict[str, Figure]) -> list[Path]:
     """As PNG and SVG; gives the PNGs."""
     from disentune.report import canvas
     from disentune.runs.ledger import write_atomically
@@ -175,7 +201,7 @@ def _saved(folder: Path, figures: dict[str, Any]) -> list[Path]:
     return [folder / f"{name}.png" for name in figures]
 
 
-def _print_json(what: str | None, name: str, worlds: list[Any], looks: list[Any]) -> None:
+def _print_json(what: str | None, name: str, worlds: list[Seen], looks: list[Look]) -> None:
     from disentune.results.inspection import as_json
 
     found = [
@@ -189,7 +215,7 @@ def _print_json(what: str | None, name: str, worlds: list[Any], looks: list[Any]
 # ---- for people
 
 
-def _show(worlds: list[Any], looks: list[Any], detailed: bool) -> None:
+def _show(worlds: list[Seen], looks: list[Look], detailed: bool) -> None:
     from disentune.cli.display import frame_table
     from disentune.results.inspection import EVIDENCE, grade, sentence
 
@@ -205,7 +231,7 @@ def _show(worlds: list[Any], looks: list[Any], detailed: bool) -> None:
     out.print(f"\n{EVIDENCE}", markup=False)
 
 
-def _summary(worlds: list[Any], looks: list[Any]) -> Any:
+def _summary(worlds: list[Seen], looks: list[Look]) -> pd.DataFrame:
     """A line a world; correlations are means over factors."""
     import numpy as np
     import pandas as pd
@@ -230,20 +256,20 @@ def _summary(worlds: list[Any], looks: list[Any]) -> Any:
     return pd.DataFrame(rows)
 
 
-def _details(look: Any) -> Any:
+def _details(look: Look) -> pd.DataFrame:
     """A line a factor, the one that is learnt first above."""
     import pandas as pd
 
-    rows = [
+    factors = sorted(look.factors.items(), key=lambda item: -item[1].agreement.mean_distance)
+    rows: list[dict[str, str | float | None]] = [
         {"factor": name, "values": str(len(along.matrix)), **_orders(along), **along.agreement.numbers()}
-        for name, along in look.factors.items()
+        for name, along in factors
     ]
-    rows.sort(key=lambda row: -row["mean_distance"])
     rows.append({"factor": "random pairs", "values": "", **look.anywhere.numbers()})
     return pd.DataFrame(rows)
 
 
-def _orders(seen: Any) -> dict[str, float | None]:
+def _orders(seen: Along | Look) -> dict[str, float | None]:
     """Of a factor or a world."""
     return {"order": seen.order, "line order": seen.line_order}
 
@@ -255,34 +281,40 @@ def _inspect_trial(what: str, lines: int | None, seed: int, output: Path | None,
     import pandas as pd
 
     from disentune.cli.display import frame_table
-    from disentune.data.prepared.store import use_root
-    from disentune.learn import image_distances
-    from disentune.report import canvas
-    from disentune.report import distances as drawing
-    from disentune.results.rescore import rebuilt
-    from disentune.runs.ledger import trial_at
+    from disentune.learn.image_distances import levels
 
-    path = Path(what)
-    folder, run = trial_at(path.parent if path.name == "config.json" else path)
-    if run.exists():
-        use_root(run.sweep().settings.data.root)
-    model = rebuilt(folder)
-    found = list(image_distances.levels(model.trained, lines, seed))
+    model = _rebuilt(Path(what))
+    found = list(levels(model.trained, lines, seed))
     rows = [
         {"factor": name, "level": level, **one.numbers()}
         for name, _, by_level in found
         for level, one in by_level.items()
     ]
-    target = output or (None if as_json else Path("inspect") / folder.id)
-    with canvas.style():
-        figures = (
-            {"learnt_distances": drawing.matrices({name: matrices for name, matrices, _ in found})} if target else {}
-        )
-        files = _saved(target, figures) if target else []
+    folder = output or (None if as_json else Path("inspect") / model.trial_id)
+    files = _draw_levels(folder, {name: matrices for name, matrices, _ in found}) if folder else []
     if as_json:
-        print_json({"trial_id": folder.id, "step": model.step, "levels": rows})
+        print_json({"trial_id": model.trial_id, "step": model.step, "levels": rows})
         return
-    out.print(f"trial {folder.id} at step {model.step:,}: distances at each level, against the factor's", markup=False)
+    out.print(
+        f"trial {model.trial_id} at step {model.step:,}: distances at each level, against the factor's", markup=False
+    )
     out.print(frame_table(pd.DataFrame(rows)))
-    for file in files:
-        out.print(f"figure: {shown(file)}", markup=False)
+    _show_files(files)
+
+
+def _rebuilt(path: Path) -> Rebuilt:
+    from disentune.data.prepared.store import use_root
+    from disentune.results.rescore import rebuilt
+    from disentune.runs.ledger import trial_at
+
+    folder, run = trial_at(path.parent if path.name == "config.json" else path)
+    if run.exists():
+        use_root(run.sweep().settings.data.root)
+    return rebuilt(folder)
+
+
+def _draw_levels(folder: Path, matrices: dict[str, dict[str, np.ndarray]]) -> list[Path]:
+    from disentune.report import canvas, distances
+
+    with canvas.style():
+        return _saved(folder, {"learnt_distances": distances.matrices(matrices)})

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from disentune.errors import ConfigError
+
 SweepPath = Annotated[Path, typer.Argument(help="The sweep file, for example sweeps/quickstart.yaml.")]
 RunName = Annotated[str, typer.Argument(help="A run: its folder, sweep/run, or the sweep's name.")]
 Sets = Annotated[
@@ -25,4 +27,13 @@ Storage = Annotated[
         envvar="DISENTUNE_STORAGE", help="What holds the runs: a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER."
     ),
 ]
-DEFAULT_STORAGE = "runs"
+
+
+def assert_run_name(name: str) -> None:
+    """Raises ConfigError for what cannot be the name of a run's folder."""
+    from disentune.spec.sweepfile import NAME
+
+    if not NAME.fullmatch(name):
+        raise ConfigError(
+            f"--name {name!r}: must have letters, digits, '_', '-' or '.', and begin with one of the first"
+        )

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from disentune.cli.display import assignment
 from disentune.cli.terminal import PLAIN_INTERVAL_S
+from disentune.errors import first_line
 from disentune.results.watch import duration
 from disentune.runs.planner import Planner, Trial
 from disentune.spec.config import flattened
@@ -48,7 +49,7 @@ class LiveProgress:
             self.console.print("starting Ray and its workers ...")
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.live:
             self.live.stop()
 
@@ -77,7 +78,7 @@ class LiveProgress:
                 self.latest[trial.id] = row["metrics"][self.objective]
         outcome = news.get("outcome")
         if outcome in ("diverged", "failed"):
-            cause = trial.status.cause.splitlines()[0] if trial.status.cause else ""
+            cause = first_line(trial.status.cause)
             self.console.print(f"[red]{outcome}[/] {trial.id} at step {trial.status.step}: {escape(cause)}")
 
     def _update_bar(self, planner: Planner) -> None:

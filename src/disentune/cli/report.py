@@ -1,17 +1,24 @@
 """disentune report: the page and the figures of a run."""
 
+from __future__ import annotations
+
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disentune.cli.options import DEFAULT_STORAGE, AsJson, Storage
+from disentune.cli.options import AsJson, RunName, Storage
 from disentune.cli.terminal import err, out, print_json, progress_bar
-from disentune.files.storage import shown
+from disentune.files.storage import DEFAULT_STORAGE, shown
+
+if TYPE_CHECKING:
+    from disentune.report.page import Report
+    from disentune.results.tables import Results
+    from disentune.tracking.reports import Made
 
 
 def report(
-    run: Annotated[str, typer.Argument(help="A run: its folder, sweep/run, or the sweep's name.")],
+    run: RunName,
     wandb: Annotated[bool, typer.Option("--wandb", help="Also create a W&B Report over the run's group.")] = False,
     storage: Storage = DEFAULT_STORAGE,
     as_json: AsJson = False,
@@ -51,7 +58,7 @@ def report(
         out.print(f"W&B:     {shown(place(at_wandb.file))} (not sent: {at_wandb.reason})", markup=False)
 
 
-def _wandb_report(results: Any) -> Any:
+def _wandb_report(results: Results) -> Made:
     """Of the runs that were streamed there, or would be."""
     from disentune.spec.settings import Wandb
     from disentune.tracking.connection import connection
@@ -64,7 +71,7 @@ def _wandb_report(results: Any) -> Any:
     return make(results, next(place for place in places if place is not None))
 
 
-def _as_json(made: Any) -> dict[str, Any]:
+def _as_json(made: Report) -> dict[str, Any]:
     drawn = [one for one in made.drawings if not one.reason]
     return {
         "page": shown(made.page),
@@ -76,7 +83,7 @@ def _as_json(made: Any) -> dict[str, Any]:
     }
 
 
-def _show(made: Any) -> None:
+def _show(made: Report) -> None:
     for one in made.drawings:
         if one.reason:
             out.print(f"note: {one.title}: {one.reason}", markup=False)

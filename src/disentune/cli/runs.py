@@ -1,19 +1,27 @@
 """`disentune status` and `results`: how far the trials of a run are, and the table of their scores."""
 
+from __future__ import annotations
+
 import json
 from contextlib import suppress
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from disentune.cli.options import DEFAULT_STORAGE, AsJson, RunName, Storage
+from disentune.cli.options import AsJson, RunName, Storage
 from disentune.cli.terminal import PLAIN_INTERVAL_S, SpelledOut, err, out, print_json, quoted
 from disentune.environment import cleaned_values
 from disentune.errors import ConfigError
-from disentune.files.storage import shown
+from disentune.files.storage import DEFAULT_STORAGE, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from disentune.results.tables import Results
+    from disentune.runs.ledger import Status, TrialFolder
 
 # ---- status
 
@@ -41,10 +49,14 @@ def status(
         raise ConfigError(f"--every {every:g}: goes with --watch alone")
     if every is not None and not SHORTEST_S <= every <= LONGEST_S:
         raise ConfigError(f"--every {every:g}: must be from {SHORTEST_S:g} to {LONGEST_S:g} seconds")
-    if watch:
-        with suppress(KeyboardInterrupt):  # the usual way to end it
-            _watch(run, storage, every, as_json)
+    if not watch:
+        _show_now(run, storage, as_json)
         return
+    with suppress(KeyboardInterrupt):  # the usual way to end it
+        _watch(run, storage, every, as_json)
+
+
+def _show_now(run: str, storage: str, as_json: bool) -> None:
     from disentune.cli.watching import show_status
     from disentune.results.watch import Watcher
     from disentune.runs.ledger import find_run
@@ -84,7 +96,7 @@ def _watch(run: str, storage: str, every: float | None, as_json: bool) -> None:
         print(json.dumps(cleaned, allow_nan=False), flush=True)  # noqa: T201
 
 
-def _status_json(folder: Any, status: Any, steps: int) -> dict[str, Any]:
+def _status_json(folder: TrialFolder, status: Status, steps: int) -> dict[str, Any]:
     return {"trial_id": folder.id, "arms": list(folder.arms()), "steps": steps, **asdict(status)}
 
 
@@ -114,7 +126,7 @@ def results(
 
     Examples: disentune results quickstart; disentune results quickstart --by framework.name --metric mig --at max
     """
-    from disentune.results import tables as tables
+    from disentune.results import tables
     from disentune.runs.ledger import find_run
 
     by = None if by is None else list(dict.fromkeys(by))
@@ -133,9 +145,9 @@ def results(
         _show_results(loaded, by, metric, at, trials)
 
 
-def _show_results(loaded: Any, by: list[str] | None, metric: str | None, at: At, trials: bool) -> None:
+def _show_results(loaded: Results, by: list[str] | None, metric: str | None, at: At, trials: bool) -> None:
     from disentune.cli.display import frame_table
-    from disentune.results import tables as tables
+    from disentune.results import tables
 
     chosen = metric or tables.objective_or_default(loaded).metric
     if trials:
@@ -153,7 +165,7 @@ def _show_results(loaded: Any, by: list[str] | None, metric: str | None, at: At,
     show_failures(loaded)
 
 
-def show_failures(loaded: Any) -> None:
+def show_failures(loaded: Results) -> None:
     """Metrics that could not score, which no table shows."""
     from disentune.results.tables import failures
 
@@ -165,7 +177,7 @@ MOST_GROUPS = 10
 """Columns of the overview that a terminal holds."""
 
 
-def _show_overview(table: Any) -> None:
+def _show_overview(table: pd.DataFrame) -> None:
     """Every other metric, one line each."""
     from disentune.cli.display import frame_table
 

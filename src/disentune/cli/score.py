@@ -1,14 +1,20 @@
 """`disentune score`: metrics of your own arrays, or of a run's trials again."""
 
+from __future__ import annotations
+
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disentune.cli.options import DEFAULT_STORAGE, AsJson, Storage
+from disentune.cli.options import AsJson, Storage
 from disentune.cli.terminal import err, out, print_json
 from disentune.errors import ConfigError
+from disentune.files.storage import DEFAULT_STORAGE
+
+if TYPE_CHECKING:
+    from disentune.metrics import Size as SizeName
 
 
 class Size(StrEnum):
@@ -66,7 +72,9 @@ def score(
     _score_run(what, storage, names or ["udr"], set_ or [], size.value, by, as_json)
 
 
-def _score_arrays(path: Path, names: list[str] | None, sets: list[str], seed: int, size: Any, as_json: bool) -> None:
+def _score_arrays(
+    path: Path, names: list[str] | None, sets: list[str], seed: int, size: SizeName, as_json: bool
+) -> None:
     from disentune.cli.display import score_lines
     from disentune.results import arrays
 
@@ -93,7 +101,7 @@ def _score_arrays(path: Path, names: list[str] | None, sets: list[str], seed: in
 
 
 def _score_run(
-    what: str, storage: str, names: list[str], sets: list[str], size: Any, by: list[str] | None, as_json: bool
+    what: str, storage: str, names: list[str], sets: list[str], size: SizeName, by: list[str] | None, as_json: bool
 ) -> None:
     from disentune.cli.display import frame_table
     from disentune.cli.progress import followed

@@ -1,28 +1,33 @@
 """`disentune submit`: a sweep as a job of a cluster, which goes on without the machine that sent it."""
 
+from __future__ import annotations
+
 import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from disentune.cli.options import Limit, Name, Retry, Sets, SweepPath, assert_run_name
 from disentune.cli.terminal import err, out
 from disentune.errors import INTERRUPTED, ConfigError
 
+if TYPE_CHECKING:
+    from disentune.cluster.submission import Job
+    from disentune.spec.sweepfile import SweepFile
+
 
 def submit(
-    sweep: Annotated[Path, typer.Argument(help="The sweep file, for example sweeps/quickstart.yaml.")],
+    sweep: SweepPath,
     address: Annotated[
         str, typer.Option(envvar="RAY_API_SERVER_ADDRESS", help="The dashboard of the cluster's head.")
     ] = "http://127.0.0.1:8265",
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a key: training.steps=100, seeds=1. May be repeated.")
-    ] = None,
+    set_: Sets = None,
     only: Annotated[str | None, typer.Option(help="Only the trials for which this holds.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most this many unfinished trials.")] = None,
-    name: Annotated[str, typer.Option(help="Name of the run; the same name goes on with it.")] = "main",
+    limit: Limit = None,
+    name: Name = "main",
     storage: Annotated[
         str | None,
         typer.Option(
@@ -30,7 +35,7 @@ def submit(
             help="Where every node finds the runs: a path from /, or s3://... Default: DISENTUNE_STORAGE of the head.",
         ),
     ] = None,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")] = False,
+    retry_failed: Retry = False,
     working_dir: Annotated[Path | None, typer.Option(help="Folder of your own plug-ins, sent along.")] = None,
     follow: Annotated[bool, typer.Option(help="Show the job's output until it ends.")] = True,
 ) -> None:
@@ -49,7 +54,7 @@ def submit(
         submission.assert_small(working_dir)
         sys.path.insert(0, str(working_dir))  # the cluster imports plug-ins from there
     read = space.read(sweep, set_ or ())
-    _assert_name(name)
+    assert_run_name(name)
     submission.assert_storage(storage)
     trials = _trials(read, only, limit)
     submission.assert_plugins_sent(read, working_dir)
@@ -60,24 +65,20 @@ def submit(
     out.print(f"job {id}: {job.run}, {trials} trials, at {url}", markup=False)
     _show_commands(id, url, job)
     _note_wandb(read)
-    if not follow:
-        return
+    if follow:
+        raise typer.Exit(_followed(client, id, url, job))
+
+
+def _followed(client: object, id: str, url: str, job: Job) -> int:
+    """Shows the job's output until it ends; the exit code."""
+    from disentune.cluster import submission
+
     try:
-        code = submission.follow(client, id, submission.show_line, lambda text: err.print(text, markup=False))
+        return submission.follow(client, id, submission.show_line, lambda text: err.print(text, markup=False))
     except KeyboardInterrupt:
         out.print("\nno longer following; the job goes on:", markup=False)
         _show_commands(id, url, job)
-        raise typer.Exit(INTERRUPTED) from None
-    raise typer.Exit(code)
-
-
-def _assert_name(name: str) -> None:
-    from disentune.spec.sweepfile import NAME
-
-    if not NAME.fullmatch(name):
-        raise ConfigError(
-            f"--name {name!r}: must have letters, digits, '_', '-' or '.', and begin with one of the first"
-        )
+        return INTERRUPTED
 
 
 def _arguments(only: str | None, limit: int | None, retry_failed: bool) -> list[str]:
@@ -86,7 +87,7 @@ def _arguments(only: str | None, limit: int | None, retry_failed: bool) -> list[
     return arguments + (["--retry-failed"] if retry_failed else [])
 
 
-def _trials(sweep: Any, only: str | None, limit: int | None) -> int:
+def _trials(sweep: SweepFile, only: str | None, limit: int | None) -> int:
     """How many are asked for, as far as can be told without the run. Every point has been checked by then; here a
     model of each arm is built, and the filters are."""
     from disentune.runs.preview import cost, filters_allowed, plan_afresh
@@ -102,14 +103,14 @@ def _trials(sweep: Any, only: str | None, limit: int | None) -> int:
     return min(plan.trials, limit or plan.trials)
 
 
-def _show_commands(id: str, url: str, job: Any) -> None:
+def _show_commands(id: str, url: str, job: Job) -> None:
     out.print(f"  follow: ray job logs {id} --follow --address {url}", markup=False)
     out.print(f"  stop:   ray job stop {id} --address {url}   (its trials write checkpoints first)", markup=False)
     where = shlex.quote(f"{job.storage.rstrip('/')}/{job.run}") if job.storage else f"{job.run} --storage ..."
     out.print(f"  status: disentune status {where}", markup=False)
 
 
-def _note_wandb(sweep: Any) -> None:
+def _note_wandb(sweep: SweepFile) -> None:
     """The key stays here: a job's environment can be read on the dashboard."""
     from disentune.tracking.connection import connection
 

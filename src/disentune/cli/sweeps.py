@@ -1,19 +1,20 @@
 """`disentune plan`, `run` and `resume`: what a sweep would do, doing it, and what is said at its end."""
 
+from __future__ import annotations
+
 import os
 import shlex
 import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from disentune.cli import wandb
 from disentune.cli.options import (
-    DEFAULT_STORAGE,
     Address,
     AsJson,
     Limit,
@@ -24,14 +25,30 @@ from disentune.cli.options import (
     Sets,
     Storage,
     SweepPath,
+    assert_run_name,
 )
 from disentune.cli.runs import show_failures
 from disentune.cli.terminal import lasting_output, out, patient_progress, print_json, progress_bar, quoted
 from disentune.errors import INTERRUPTED, ConfigError
-from disentune.files.storage import shown
+from disentune.files.storage import DEFAULT_STORAGE, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from disentune.driver.sweep import Ending
+    from disentune.files.storage import Place
+    from disentune.plugin import Source
+    from disentune.results.tables import Results
+    from disentune.runs.ledger import Run
+    from disentune.runs.preview import Cost, Plan
+    from disentune.spec.selection import Trial
+    from disentune.spec.settings import Objective
+    from disentune.spec.space import Point
+    from disentune.spec.sweepfile import SweepFile
+    from disentune.tracking.connection import Connection
 
 
-def _wanted(sweep: Any, run: Any, only: str | None, limit: int | None) -> Callable[[Any], bool]:
+def _wanted(sweep: SweepFile, run: Run, only: str | None, limit: int | None) -> Callable[[Point], bool]:
     """The filter of --only, and of --limit over trials that are not finished."""
     from disentune.runs.preview import filters_allowed
 
@@ -44,7 +61,7 @@ def _wanted(sweep: Any, run: Any, only: str | None, limit: int | None) -> Callab
         known = run.known_trials("config.json", "status.json", "rows.jsonl")
         return {id for id, folder in known.items() if folder.sound().status.final}
 
-    def wanted(point: Any) -> bool:
+    def wanted(point: Point) -> bool:
         if only and not selection({**point.config.tree(), "arm": point.arms}):
             return False
         if limit is None or point.config.id in taken:
@@ -57,22 +74,18 @@ def _wanted(sweep: Any, run: Any, only: str | None, limit: int | None) -> Callab
     return wanted
 
 
-def selected_by(sweep: Any, only: str | None) -> Callable[[Any], bool]:
+def selected_by(sweep: SweepFile, only: str | None) -> Callable[[Trial], bool]:
     from disentune.spec.selection import select
 
     known = {key for entries in sweep.arms.values() for key in entries}
     return select(only, known) if only else lambda trial: True
 
 
-def _run_folder(storage: str, sweep_name: str, name: str) -> Any:
+def _run_folder(storage: str, sweep_name: str, name: str) -> Run:
     from disentune.files.storage import assert_reachable, place
     from disentune.runs.ledger import Run, assert_own_files
-    from disentune.spec.sweepfile import NAME
 
-    if not NAME.fullmatch(name):
-        raise ConfigError(
-            f"--name {name!r}: must have letters, digits, '_', '-' or '.', and begin with one of the first"
-        )
+    assert_run_name(name)
     where = place(storage)
     assert_reachable(where)
     run = Run((where / sweep_name / name).absolute())
@@ -136,7 +149,7 @@ MOST_SLOTS = 1_000_000
 """Of one machine, however little a trial claims to take."""
 
 
-def _show_plan(planned: Any, estimate: Any, run: Any, sweep: Any, orders: dict[str, str] | None = None) -> None:
+def _show_plan(planned: Plan, estimate: Cost, run: Run, sweep: SweepFile, orders: dict[str, str] | None = None) -> None:
     from disentune.cli.display import show_plan
 
     resources = sweep.settings.resources
@@ -189,7 +202,7 @@ def resume(
     _run(found, found.sweep(), None, limit, address, retry_failed)
 
 
-def _planned(sweep: Any, run: Any, only: str | None, limit: int | None, retry_failed: bool = False) -> Any:
+def _planned(sweep: SweepFile, run: Run, only: str | None, limit: int | None, retry_failed: bool = False) -> Plan:
     from disentune.runs.preview import make_plan
 
     with patient_progress() as say:
@@ -199,7 +212,9 @@ def _planned(sweep: Any, run: Any, only: str | None, limit: int | None, retry_fa
     return planned
 
 
-def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str | None, retry_failed: bool) -> None:
+def _run(
+    run: Run, sweep: SweepFile, only: str | None, limit: int | None, address: str | None, retry_failed: bool
+) -> None:
     from disentune.files.storage import assert_writable
     from disentune.runs.preview import cost, unprepared
     from disentune.tracking.connection import connection
@@ -221,8 +236,15 @@ def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str
 
 
 def _session(
-    run: Any, sweep: Any, planned: Any, wanted: Any, address: str | None, retry_failed: bool, place: Any, again: str
-) -> Any:
+    run: Run,
+    sweep: SweepFile,
+    planned: Plan,
+    wanted: Callable[[Point], bool],
+    address: str | None,
+    retry_failed: bool,
+    place: Connection | None,
+    again: str,
+) -> Ending:
     from disentune.cli.progress import LiveProgress
     from disentune.driver.sweep import LaunchRequest, launch
 
@@ -238,7 +260,7 @@ def _session(
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _end_session(run: Any, ending: Any, place: Any, again: str) -> None:
+def _end_session(run: Run, ending: Ending, place: Connection | None, again: str) -> None:
     if place is not None:
         wandb.show_arrival(run, place, quoted(run.path))
     if ending.interrupted:
@@ -250,7 +272,7 @@ def _end_session(run: Any, ending: Any, place: Any, again: str) -> None:
     raise typer.Exit(1 if ending.failed else 0)
 
 
-def _checkpointed(run: Any) -> str:
+def _checkpointed(run: Run) -> str:
     """How many of the trials that have begun and not ended have something to continue from."""
     open_ = [folder for folder in run.known_trials("status.json").values() if not folder.status().final]
     begun = [folder for folder in open_ if folder.status().attempts]
@@ -266,7 +288,7 @@ def _say(text: str) -> None:
     out.print(text, markup=False)
 
 
-def _prepare_data(missing: list[Any]) -> None:
+def _prepare_data(missing: Sequence[Source]) -> None:
     from disentune.data.prepared.preparing import prepare
 
     for source in missing:
@@ -275,7 +297,7 @@ def _prepare_data(missing: list[Any]) -> None:
         out.print(f"prepared {source.key}: {about.count:,} images", markup=False)
 
 
-def _summary(run: Any) -> None:
+def _summary(run: Run) -> None:
     """The table, the figure and what to try next."""
     from disentune.cli.display import frame_table
     from disentune.results import tables
@@ -298,7 +320,7 @@ def _summary(run: Any) -> None:
     out.print(f"  disentune results {here}", markup=False)
 
 
-def _figure(loaded: Any, objective: Any) -> Any:
+def _figure(loaded: Results, objective: Objective) -> Place:
     from disentune.report.summary import summary_figure
 
     path = loaded.run.report_folder / "summary.png"

@@ -1,5 +1,7 @@
 """Where commands print, and how."""
 
+from __future__ import annotations
+
 import io
 import json
 import os
@@ -10,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.progress import Progress, TaskID
@@ -18,6 +20,11 @@ from rich.text import Text
 
 from disentune.environment import cleaned_values, without_secrets
 from disentune.files.storage import shown
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+    from disentune.files.storage import Place
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Commands to a terminal, and marks that turn the direction of a text."""
@@ -135,7 +142,7 @@ OUTPUT = "standard output"
 class _Named(io.FileIO):
     """Whose errors say where they are from: a full disk behind it is not the storage of a run."""
 
-    def write(self, data: Any) -> int:
+    def write(self, data: ReadableBuffer) -> int:
         try:
             return super().write(data)
         except OSError as error:
@@ -171,11 +178,11 @@ class SpelledOut:
         return len(text)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     print(json.dumps(cleaned_values(value), indent=1, allow_nan=False))  # noqa: T201
 
 
-def quoted(path: Any) -> str:
+def quoted(path: Place) -> str:
     """A path for a command that the user may copy."""
     return shlex.quote(shown(path))
 
@@ -185,7 +192,7 @@ PLAIN_INTERVAL_S = 10.0
 
 
 @contextmanager
-def progress_bar() -> Iterator["_Bars | _Lines"]:
+def progress_bar() -> Iterator[_Bars | _Lines]:
     """Gives `say(what, done, total)`: a bar for each `what` on a terminal, else a line now and then."""
     if err.is_terminal:
         with Progress(*Progress.get_default_columns(), console=err, transient=True) as bar:
@@ -199,7 +206,7 @@ QUIET_S = 2.0
 
 
 @contextmanager
-def patient_progress() -> Iterator["_Patient"]:
+def patient_progress() -> Iterator[_Patient]:
     """As `progress_bar`, but silent unless the work takes a while."""
     with ExitStack() as stack:
         yield _Patient(stack)

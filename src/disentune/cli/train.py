@@ -1,8 +1,10 @@
 """`disentune train`: one trial in this process, or a recorded one again, compared to the bit."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +13,18 @@ from disentune.cli.sweeps import selected_by
 from disentune.cli.terminal import err, out
 from disentune.environment import cleaned_values
 from disentune.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from disentune.files.storage import Place
+    from disentune.runs.ledger import Run, Status
+    from disentune.spec.config import TrialConfig
+    from disentune.spec.settings import Settings
+    from disentune.spec.sweepfile import SweepFile
+
+Row = dict[str, Any]
+"""A line of rows.jsonl."""
 
 
 def train(
@@ -43,7 +57,7 @@ def train(
     raise typer.Exit(1 if diverged else 0)
 
 
-def _first_selected(sweep: Any, only: str | None) -> Any:
+def _first_selected(sweep: SweepFile, only: str | None) -> TrialConfig:
     """The first point, or corner of a model-based search, that the expression selects."""
     from disentune.spec import space
     from disentune.spec.settings import OptunaSearch
@@ -60,7 +74,9 @@ def _first_selected(sweep: Any, only: str | None) -> Any:
     raise ConfigError(f"--only {only}: none of the {len(points)} trials is selected")
 
 
-def _trained(config: Any, settings: Any, as_json: bool, contents: list[str] | None = None) -> tuple[list[Any], str]:
+def _trained(
+    config: TrialConfig, settings: Settings, as_json: bool, contents: list[str] | None = None
+) -> tuple[list[Row], str]:
     """Trains to the end, or until the loss diverges; gives the rows, and how it diverged."""
     from disentune.data.prepared.store import use_root
     from disentune.learn import process
@@ -71,7 +87,7 @@ def _trained(config: Any, settings: Any, as_json: bool, contents: list[str] | No
     _assert_device(config)
     process.prepare(config.training.threads, config.training.device)
     err.print(f"trial {config.id}: {config.training.steps} steps", markup=False)
-    training, rows = Training(config, None, settings.data.on_device), list[Any]()
+    training, rows = Training(config, None, settings.data.on_device), list[Row]()
     if contents and contents != training.contents:
         text = f"trial {config.id} was trained on other contents of '{config.dataset.name}' than are prepared here"
         raise ConfigError(f"{text}; prepare the old ones again to repeat it")
@@ -86,7 +102,7 @@ def _trained(config: Any, settings: Any, as_json: bool, contents: list[str] | No
     return rows, ""
 
 
-def _show_row(row: dict[str, Any], as_json: bool) -> None:
+def _show_row(row: Row, as_json: bool) -> None:
     if as_json:
         print(json.dumps(cleaned_values(row)), flush=True)  # noqa: T201
     else:
@@ -94,7 +110,7 @@ def _show_row(row: dict[str, Any], as_json: bool) -> None:
         out.print(f"step {row['step']:>6}  {numbers}", markup=False)
 
 
-def _assert_device(config: Any) -> None:
+def _assert_device(config: TrialConfig) -> None:
     from disentune.learn import cuda
 
     if config.training.device == "cuda" and not cuda.is_available():
@@ -104,7 +120,7 @@ def _assert_device(config: Any) -> None:
 # ---- repeating a trial
 
 
-def _repeat(path: Any, sets: list[str] | None, only: str | None, as_json: bool) -> None:
+def _repeat(path: Place, sets: list[str] | None, only: str | None, as_json: bool) -> None:
     """Trains a recorded trial again; exits with 1 when anything comes out otherwise, or the loss diverges."""
     from disentune.runs.ledger import trial_at
     from disentune.spec.settings import Settings
@@ -125,7 +141,7 @@ def _repeat(path: Any, sets: list[str] | None, only: str | None, as_json: bool) 
     raise typer.Exit(1 if difference or diverged else 0)
 
 
-def _refuse_population(run: Any, trial_id: str, recorded: list[dict[str, Any]]) -> None:
+def _refuse_population(run: Run, trial_id: str, recorded: Sequence[Row]) -> None:
     steps = [row["step"] for row in recorded if row.get("overrides")]
     steps += [generation["step"] for generation in run.generations() if trial_id in generation["moves"]]
     if steps:
@@ -135,7 +151,7 @@ def _refuse_population(run: Any, trial_id: str, recorded: list[dict[str, Any]]) 
         )
 
 
-def _first_difference(rows: list[dict[str, Any]], recorded: list[dict[str, Any]]) -> str:
+def _first_difference(rows: Sequence[Row], recorded: Sequence[Row]) -> str:
     """Of what was computed, among the steps that are recorded; empty when all is equal."""
     here, there = ({row["step"]: _numbers(row) for row in some} for some in (rows, recorded))
     for step in sorted(here.keys() | there.keys()):
@@ -150,20 +166,20 @@ def _first_difference(rows: list[dict[str, Any]], recorded: list[dict[str, Any]]
     return ""
 
 
-def _numbers(row: dict[str, Any]) -> dict[str, str]:
+def _numbers(row: Row) -> dict[str, str]:
     """Every digit of what was measured, as rows are written; how long it took is not among it."""
     details = {f"details.{key}": value for key, value in row.get("details", {}).items()}
     return {key: json.dumps(value) for key, value in (row["metrics"] | details).items()}
 
 
-def _other_ending(status: Any, diverged: str) -> str:
+def _other_ending(status: Status, diverged: str) -> str:
     """How it diverged otherwise than recorded; empty when it did not. Rows tell of any other ending."""
     if status.state != "diverged" or status.cause == diverged:
         return ""
     return f"differs at its end: {diverged or 'the loss stayed sound'} here, but {status.cause} is recorded"
 
 
-def _agreement(rows: list[dict[str, Any]], recorded: list[dict[str, Any]], status: Any) -> str:
+def _agreement(rows: Sequence[Row], recorded: Sequence[Row], status: Status) -> str:
     ending = "; it diverged as recorded" if status.state == "diverged" else ""
     if not recorded:
         return f"no row is recorded to compare with{ending}"
@@ -173,7 +189,7 @@ def _agreement(rows: list[dict[str, Any]], recorded: list[dict[str, Any]], statu
     return f"{len(recorded)} of {len(rows)} rows equal the recorded ones to the bit; none is recorded after step {last}"
 
 
-def _show_other_environment(run: Any, config: Any) -> None:
+def _show_other_environment(run: Run, config: TrialConfig) -> None:
     from disentune.environment import differences
     from disentune.runs.ledger import environment_with
     from disentune.spec.config import own_plugins

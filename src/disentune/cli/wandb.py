@@ -1,17 +1,25 @@
 """`disentune sync`: what W&B does not have yet, from the run's folder."""
 
+from __future__ import annotations
+
 import shlex
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disentune.cli.options import DEFAULT_STORAGE, AsJson, Storage
+from disentune.cli.options import AsJson, RunName, Storage
 from disentune.cli.terminal import err, out, print_json
+from disentune.files.storage import DEFAULT_STORAGE
+
+if TYPE_CHECKING:
+    from disentune.files.storage import Place
+    from disentune.parameters import Mistake
+    from disentune.runs.ledger import Run
+    from disentune.tracking.connection import Connection
 
 
 def sync(
-    run: Annotated[str, typer.Argument(help="A run: its folder, sweep/run, or the sweep's name.")],
+    run: RunName,
     project: Annotated[str | None, typer.Option(help="Instead of the sweep's own project.")] = None,
     entity: Annotated[str | None, typer.Option(help="User or team, instead of the sweep's or the key's own.")] = None,
     storage: Storage = DEFAULT_STORAGE,
@@ -48,7 +56,7 @@ def sync(
     raise typer.Exit(1 if left else 0)
 
 
-def show_arrival(run: Any, place: Any, shown: str) -> None:
+def show_arrival(run: Run, place: Connection, shown: str) -> None:
     """After a session: whether W&B has it all, and what to do if not. Only the ledger is asked."""
     known = run.known_trials("wandb.json", "status.json", "rows.jsonl")
     left = [id for id, folder in known.items() if not folder.has_arrived(place.place)]
@@ -60,23 +68,25 @@ def show_arrival(run: Any, place: Any, shown: str) -> None:
         out.print("W&B: has every row", markup=False)
 
 
-def last_words(log: Path) -> str:
+def last_words(log: Place) -> str:
     """The newest complaint of the process that streams."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1][:300] if lines else "no reason given"
 
 
-def place_of(run: Any, project: str | None, entity: str | None) -> Any:
+def place_of(run: Run, project: str | None, entity: str | None) -> Connection:
     """Online, whatever the sweep said about its own time."""
     from disentune.errors import ConfigError
     from disentune.parameters import validated, worded
     from disentune.spec.settings import Wandb
     from disentune.tracking.connection import connection
 
-    sweep, mistakes = run.sweep(), list[Any]()
+    sweep, mistakes = run.sweep(), list[Mistake]()
     said = sweep.settings.wandb.model_dump() if sweep.settings.wandb else {}
     given = {"project": project, "entity": entity, "mode": "online"}
     asked = validated(Wandb, said | {key: value for key, value in given.items() if value}, "--", mistakes)
     if mistakes:
         raise ConfigError(worded(mistakes[0]).replace("--.", "--"))
-    return connection(asked, sweep.name, run.name)
+    found = connection(asked, sweep.name, run.name)
+    assert found is not None, "a connection that is to be online is one, or an error"
+    return found

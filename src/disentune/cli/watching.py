@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from disentune.cli.display import assignment, clock, number, plain
+from disentune.errors import first_line
 from disentune.results.tables import BROKEN
-from disentune.results.watch import MOST_TROUBLES, Picture, Seen, Trouble, duration, first_line, status_path
+from disentune.results.watch import MOST_TROUBLES, Picture, Seen, Trouble, duration, status_path
 from disentune.runs.ledger import Status, TrialFolder
 
 MOST_LISTED = 500

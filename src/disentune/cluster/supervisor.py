@@ -171,10 +171,12 @@ def rows_of(arguments: Sequence[str]) -> int:
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """As much of a command as it takes to find its run; the driver itself complains about what is wrong with it."""
+    from disentune.files.storage import DEFAULT_STORAGE
+
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("command")
     parser.add_argument("what")
-    parser.add_argument("--storage", default=os.environ.get(STORAGE, "runs"))
+    parser.add_argument("--storage", default=os.environ.get(STORAGE, DEFAULT_STORAGE))
     parser.add_argument("--name", default="main")
     parser.add_argument("--set", action="append", default=[])
     for option in ("--only", "--limit", "--address"):

@@ -33,6 +33,8 @@ from disentune.errors import ConfigError, Unavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
+DEFAULT_STORAGE = "runs"
+"""Where runs are kept unless --storage or DISENTUNE_STORAGE says otherwise."""
 SCHEMES = ("s3", "gs")
 SUPPORTED = "a folder that every worker sees, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER"
 CONNECT_S, ANSWER_S = 3.0, 10.0

@@ -68,6 +68,11 @@ def swept(frame: pd.DataFrame, key: str) -> bool:
     return varies(frame, key) and (key == name or not varies(frame, name) or crossed(frame, key, name))
 
 
+def swept_keys(scores: Scores, frame: pd.DataFrame) -> list[str]:
+    """Those that tell these trials apart."""
+    return [key for key in scores.varying if swept(frame, key)]
+
+
 def varies(frame: pd.DataFrame, key: str) -> bool:
     return key in frame and frame[key].nunique(dropna=False) > 1
 

@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from disentune.report.canvas import MISSING, SHADES, WIDTH, tilted, words
+from disentune.report.groups import swept_keys
 from disentune.report.kind import Caption, Kind
-from disentune.report.places import Places, matrix, places, refuse_absent, swept, write
+from disentune.report.places import Places, matrix, places, refuse_absent, write
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.spec.figures import HeatMap
 
@@ -74,7 +75,7 @@ def _completed(scores: Scores, frame: pd.DataFrame, spec: HeatMap) -> tuple[str,
 
 def _ranked(scores: Scores, frame: pd.DataFrame) -> list[str]:
     """Numbers before names, those with most values first."""
-    return sorted(swept(scores, frame), key=lambda key: (not scores.is_number(key), -frame[key].nunique()))
+    return sorted(swept_keys(scores, frame), key=lambda key: (not scores.is_number(key), -frame[key].nunique()))
 
 
 def _crossed(scores: Scores, frame: pd.DataFrame, named: tuple[str, ...]) -> tuple[str, str] | None:

@@ -20,8 +20,9 @@ from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
 from disentune.report.canvas import FAINT, GREY, PALETTE, WIDTH, words
+from disentune.report.groups import swept_keys
 from disentune.report.kind import Caption, Kind
-from disentune.report.places import brief, places, swept, titles
+from disentune.report.places import brief, in_words, places
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.spec.figures import Importance
 
@@ -77,7 +78,7 @@ def _design(scores: Scores, metric: str) -> Design:
         raise NothingToDraw(f"importance needs {FEWEST} trials that have {metric}, but there are {len(frame)}")
     if np.ptp(value) <= 1e-12 * np.abs(value).max():
         raise NothingToDraw(f"every trial has the same {metric}: there is no variance to explain")
-    keys = swept(scores, frame)
+    keys = swept_keys(scores, frame)
     divided = {key: places(scores, key, frame[key]) for key in keys}
     codes = {key: _dense(found.codes) for key, found in divided.items()}
     seeds = _seeds(frame["seed"])
@@ -112,7 +113,7 @@ def _merged(codes: dict[str, np.ndarray], ordered: set[str]) -> pd.DataFrame:
             groups.append([key])
         else:
             group.append(key)
-    return pd.DataFrame({" + ".join(titles(group)): codes[group[0]] for group in groups})
+    return pd.DataFrame({" + ".join(in_words(group)): codes[group[0]] for group in groups})
 
 
 def _together(first: np.ndarray, second: np.ndarray, numbers: bool) -> bool:

@@ -30,7 +30,7 @@ from disentune.report import canvas
 from disentune.report.canvas import words
 from disentune.report.kind import Kind
 from disentune.report.kinds import KINDS
-from disentune.report.places import titles
+from disentune.report.places import in_words
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.results.tables import (
     BROKEN,
@@ -193,7 +193,7 @@ def columns(found: Mapping[str, list[Cell]], extra: Iterable[str] = ()) -> list[
     extra = set(extra)
     return [
         Column(key, title, found[key], _is_numeric(found[key]), key in extra)
-        for key, title in zip(found, titles(list(found)), strict=True)
+        for key, title in zip(found, in_words(list(found)), strict=True)
     ]
 
 
@@ -328,7 +328,7 @@ def best_trial(scores: Scores, trials: Sequence[Trial]) -> dict[str, Any] | None
     ids = [scores.results.records[place].trial_id for place in best_first(scores)]
     row = frame.loc[next(trial_id for trial_id in ids if trial_id in frame.index)]
     keys = ["arm", "seed", *scores.varying]
-    shown = [(title, cell(row[key]).text) for title, key in zip(titles(keys), keys, strict=True)]
+    shown = [(title, cell(row[key]).text) for title, key in zip(in_words(keys), keys, strict=True)]
     trial = next(trial for trial in trials if trial.id == row["trial_id"])
     return {"trial": trial, "value": cell(float(row["value"])), "keys": [one for one in shown if one[1] != MISSING]}
 

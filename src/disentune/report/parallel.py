@@ -18,8 +18,9 @@ from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
 from disentune.report.canvas import FAINT, INK, LOG_SPAN, MISSING, SHADES, WIDTH, words
+from disentune.report.groups import swept_keys
 from disentune.report.kind import Caption, Kind
-from disentune.report.places import brief, range_of, refuse_absent, swept, titles
+from disentune.report.places import brief, in_words, range_of, refuse_absent
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.spec.figures import Parallel
 
@@ -54,7 +55,7 @@ def choose(scores: Scores) -> list[Parallel]:
         frame = scores.scored(None, scores.varying)
     except NothingToDraw:
         return []
-    return [Parallel()] if len(frame) >= FEWEST_TRIALS and len(swept(scores, frame)) >= 2 else []
+    return [Parallel()] if len(frame) >= FEWEST_TRIALS and len(swept_keys(scores, frame)) >= 2 else []
 
 
 def draw(figure: Figure, scores: Scores, spec: Parallel) -> Caption:
@@ -63,7 +64,7 @@ def draw(figure: Figure, scores: Scores, spec: Parallel) -> Caption:
     frame = scores.scored(metric, [*scores.varying, *(spec.keys or [])])
     frame = _best_last(frame, scores.better(metric))
     keys, left_out = _keys(scores, frame, spec)
-    axes_of_keys = [_axis(scores, key, title, frame[key]) for key, title in zip(keys, titles(keys), strict=True)]
+    axes_of_keys = [_axis(scores, key, title, frame[key]) for key, title in zip(keys, in_words(keys), strict=True)]
     figure.set_size_inches(max(WIDTH, 1.1 * (len(keys) + 1)), 4.6)
     axes = figure.subplots()
     norm = Normalize(*range_of(frame["value"].to_numpy()))
@@ -82,7 +83,7 @@ def _keys(scores: Scores, frame: pd.DataFrame, spec: Parallel) -> tuple[list[str
     """Those named; else the keys that the sweep varies, of too many the most varied. And those left out."""
     if spec.keys:
         return list(dict.fromkeys(spec.keys)), []
-    found = swept(scores, frame)
+    found = swept_keys(scores, frame)
     if not found:
         raise NothingToDraw("parallel coordinates need a key that varies between the trials with a score")
     kept = sorted(found, key=lambda key: -frame[key].nunique(dropna=False))[:MOST_AXES]

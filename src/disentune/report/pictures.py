@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from disentune.errors import DataError
+from disentune.errors import DataError, first_line
 from disentune.learn.pictures import COLUMNS, GAP, Pictures, from_bytes, latent_labels, mosaic
 from disentune.report.canvas import GREY, INK, SHADES, words
 from disentune.report.kind import Caption, Kind
@@ -107,7 +107,7 @@ def _reason(folder: TrialFolder) -> str:
     if failure := folder.pictures_failure():
         where = folder.pictures_failure_path
         named = "/".join(where.parts[-4:])
-        return f"trial {folder.id}: {failure.splitlines()[0]}; all of it is in {named}"
+        return f"trial {folder.id}: {first_line(failure)}; all of it is in {named}"
     return (
         f"trial {folder.id} was trained without pictures; with `pictures: {{when: evaluations}}` in the sweep's file "
         "trials draw them"

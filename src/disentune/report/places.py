@@ -1,4 +1,4 @@
-"""Keys as axes: which ones a sweep searches over, their values as places, and coloured cells at those places."""
+"""Keys as axes: their values as places, and coloured cells at those places."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from disentune.errors import did_you_mean
 from disentune.report.canvas import FAINT, MISSING, words
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results.tables import config_keys
+from disentune.results.tables import config_keys, titles
 
 MOST_VALUES = 16
 """Places of an axis whose labels can be read; above it numbers are taken in ranges and rare names are left out."""
@@ -24,18 +24,6 @@ LONGEST = 24
 
 
 # ---- which keys
-
-
-def swept(scores: Scores, frame: pd.DataFrame) -> list[str]:
-    """Keys in which these trials differ, but for parameters that each plug-in fixes: its name tells them."""
-    varying = [key for key in scores.varying if frame[key].nunique(dropna=False) > 1]
-    return [key for key in varying if not _told_by_name(frame, key, f"{key.split('.')[0]}.name")]
-
-
-def _told_by_name(frame: pd.DataFrame, key: str, name: str) -> bool:
-    if key == name or name not in frame:
-        return False
-    return bool((frame.groupby(name, dropna=False)[key].nunique(dropna=False) <= 1).all())
 
 
 def refuse_absent(scores: Scores, keys: Sequence[str]) -> None:
@@ -105,10 +93,9 @@ def brief(value: Any, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def titles(keys: Sequence[str]) -> list[str]:
-    """Keys in words, with their section where two would read alike."""
-    plain = [words(key) for key in keys]
-    return [title if plain.count(title) == 1 else key.replace("_", " ") for key, title in zip(keys, plain, strict=True)]
+def in_words(keys: Sequence[str]) -> list[str]:
+    """Titles of keys, with their section where two would read alike."""
+    return titles(keys, words, lambda key: key.replace("_", " "))
 
 
 # ---- coloured cells

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Literal
@@ -285,6 +285,12 @@ def config_keys(frame: pd.DataFrame) -> list[str]:
 
 def _is_config_key(key: str) -> bool:
     return key == "loss_scale" or ("." in key and key.split(".")[0] in SECTIONS)
+
+
+def titles(keys: Sequence[str], short: Callable[[str], str], whole: Callable[[str], str] = str) -> list[str]:
+    """Each key as `short` gives it; as `whole` does where two would read alike."""
+    found = [short(key) for key in keys]
+    return [title if found.count(title) == 1 else whole(key) for key, title in zip(keys, found, strict=True)]
 
 
 def varying_keys(frame: pd.DataFrame) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
-from disentune.errors import ConfigError
+from disentune.errors import ConfigError, first_line
 from disentune.files.storage import LARGEST_FILE, Place, fetch, opened, place
 from disentune.metrics import best_of
 from disentune.results.tables import BROKEN, evaluated, rank
@@ -135,10 +135,6 @@ class Picture:
             if trial.state in BROKEN:
                 by_cause.setdefault((trial.state, first_line(trial.cause)), []).append(trial)
         return [Trouble(trials[0], len(trials)) for trials in by_cause.values()]
-
-
-def first_line(cause: str) -> str:
-    return next((line.strip() for line in cause.splitlines() if line.strip()), "")
 
 
 # ---- what the sweep asks for

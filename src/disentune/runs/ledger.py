@@ -28,6 +28,7 @@ from disentune.environment import environment, is_another
 from disentune.errors import ConfigError, TrialError, Unavailable, did_you_mean, first_line
 from disentune.files import documents, lease, storage
 from disentune.files.storage import (
+    DEFAULT_STORAGE,
     OWNER,
     TRANSIENT,
     Owner,
@@ -1061,7 +1062,6 @@ def _environment(found: Any, path: Place) -> dict[str, Any]:
     return found
 
 
-DEFAULT_STORAGE = Path("runs")
 DEFAULT_RUN = "main"
 
 

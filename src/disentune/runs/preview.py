@@ -13,7 +13,7 @@ from disentune.data.prepared.preparing import assert_obtainable
 from disentune.data.prepared.store import about_of, is_root_set, root, use_root
 from disentune.data.prepared.stored import contents
 from disentune.environment import differences
-from disentune.errors import ConfigError, DataError, Problem
+from disentune.errors import ConfigError, DataError, Problem, first_line
 from disentune.learn import process
 from disentune.learn.evaluation import evaluated
 from disentune.learn.training import Training, built_model
@@ -282,7 +282,7 @@ def cost(sweep: SweepFile, plan: Plan, probe: bool, say: space.Say = lambda what
                 sizes[alike] = _checkpoint_size(training.model if training else built_model(config))
                 seconds += trials * _trial_seconds(training) if probe and training else 0
         except Exception as error:  # a model too large, or a user's own plug-in, may fail in any way
-            text = f"arms.{arm}: its first trial fails here: {_first_line(error)}"
+            text = f"arms.{arm}: its first trial fails here: {first_line(f'{type(error).__name__}: {error}')}"
             raise ConfigError(f"{sweep.file} cannot run", [Problem(sweep.where[f"arms.{arm}"], text)]) from error
         disk += trials * sizes[alike] * kept
     return Cost(seconds * share if probe else None, int(disk))
@@ -295,10 +295,6 @@ def _built_alike(config: TrialConfig) -> str:
     numbers |= {f"recon.{key}" for key, value in tree["recon"].items() if isinstance(value, float)}
     numbers |= {"training.learning_rate", "training.steps", "training.log_every"}
     return repr({key: value for key, value in flattened(tree).items() if key not in numbers})
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _checkpoint_size(model: AutoEncoder) -> int:

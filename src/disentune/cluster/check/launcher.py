@@ -98,7 +98,7 @@ def _worded(document: Document, problem: Any) -> Iterator[Finding]:
         text = f"must be {_OTHER_WORDS.get(str(problem.validator_value), problem.validator_value)}"
         if "resources" in path:
             text = f"resources of a machine are whole numbers, got {problem.instance!r}; a trial may take a part of one"
-    yield error(document.where(path), f"{key}: {text}".splitlines()[0])
+    yield error(document.where(path), first_line(f"{key}: {text}"))
 
 
 def _quietly(function: Any, *arguments: Any) -> Any:
