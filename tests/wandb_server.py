@@ -208,6 +208,7 @@ def forget_client() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
+    gc.freeze()  # what is left is the libraries': without them the next collection is fast
 
 
 # ---- GraphQL

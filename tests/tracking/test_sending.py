@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,15 @@ def server(monkeypatch, tmp_path):
     yield found
     forget_client()
     found.close()
+
+
+@contextmanager
+def impatient():
+    """Gives up soon on a server that is known to fail: runs that are opened meanwhile are closed at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("disentune.tracking.connection.ANSWER_S", 0.2)
+        patch.setattr(sending, "FINISH_S", 0.2)
+        yield
 
 
 @pytest.fixture
@@ -302,8 +312,9 @@ def test_evaluations_bring_pictures_and_a_table_of_scores(server, maker, rng, se
 
 def test_pictures_that_did_not_arrive_are_sent_with_the_next_try(server, maker, seen, monkeypatch):
     """Rows go another way than files, and usually sooner."""
-    settings = sending._settings(server.url)
-    settings.x_file_stream_transmit_interval = 0.05
+    with impatient():
+        settings = sending._settings(server.url)
+    settings.x_file_stream_transmit_interval = 1.0  # whole seconds; the client would wait for 15
     monkeypatch.setattr(sending, "_settings", lambda url: settings)
     trial_id = quick_trial(maker, [], status="running")
     add_evaluation(maker, trial_id, 300, seen)
@@ -313,6 +324,7 @@ def test_pictures_that_did_not_arrive_are_sent_with_the_next_try(server, maker, 
         wait_for(lambda: server.run(trial_id).rows)
         grow(maker, trial_id, [])
         assert tracker.bring_up_to_date(trial_id) is not None
+    settings.finish_timeout = sending.FINISH_S
     assert steps(server, trial_id) == [300]
     assert server.run(trial_id).rows[0]["evaluation/traversals"]["path"] not in " ".join(server.uploads)
     assert tracker.finish()
@@ -350,7 +362,7 @@ def test_the_best_trials_checkpoint_is_an_artifact_when_asked_for(server, maker,
 @pytest.mark.parametrize("mode", [500, 429, "drop", "stall"])
 def test_a_server_that_is_away_loses_nothing(server, maker, rng, mode):
     trial_id = quick_trial(maker, course(0.5, rng))
-    with server.failing(mode):
+    with impatient(), server.failing(mode):
         tracker = Tracker(maker.run, place_of(maker))
         assert not tracker.finish()
     assert tracker.trouble
@@ -364,11 +376,12 @@ def test_a_server_that_goes_away_in_the_middle_gets_the_rest_once(server, maker,
     rows = course(0.5, rng)
     trial_id = quick_trial(maker, rows[:1], status="running")
     tracker = Tracker(maker.run, place_of(maker))
-    tracker.bring_up_to_date(trial_id)
-    with server.failing(mode):
-        grow(maker, trial_id, rows[1:])
+    with impatient():
         tracker.bring_up_to_date(trial_id)
-        assert unsent(maker.run, place_of(maker)) == [trial_id]
+        with server.failing(mode):
+            grow(maker, trial_id, rows[1:])
+            tracker.bring_up_to_date(trial_id)
+            assert unsent(maker.run, place_of(maker)) == [trial_id]
     assert sent(maker)
     assert_rows_are_the_tables(server.run(trial_id).rows, trial_rows(maker, trial_id))
 
@@ -429,17 +442,16 @@ def test_a_row_that_could_not_be_told_leaves_no_gap(server, maker, rng, monkeypa
     tracker = Tracker(maker.run, place_of(maker))
     tracker.bring_up_to_date(trial_id)
 
-    def full(folder, step):
-        monkeypatch.undo()
-        raise OSError(28, "No space left on device")
+    images, full = sending._images, [True]
 
-    with monkeypatch.context() as patch:
-        patch.setattr(sending, "_images", full)
-        monkeypatch.setattr(sending, "_images", full)
-        grow(maker, trial_id, rows[1:2], "running")
-        assert tracker.bring_up_to_date(trial_id) is not None
-    for name, value in server.environment().items():
-        monkeypatch.setenv(name, value)
+    def full_once(folder, step):
+        if full.pop() if full else False:
+            raise OSError(28, "No space left on device")
+        return images(folder, step)
+
+    monkeypatch.setattr(sending, "_images", full_once)
+    grow(maker, trial_id, rows[1:2], "running")
+    assert tracker.bring_up_to_date(trial_id) is not None
     grow(maker, trial_id, rows[2:])
     assert sent(maker)
     assert_rows_are_the_tables(server.run(trial_id).rows, trial_rows(maker, trial_id))
@@ -521,7 +533,7 @@ def test_an_artifact_that_was_refused_is_sent_again(server, maker, rng):
 def test_the_key_is_used_and_stands_in_no_file(server, maker, rng):
     for seed, state in enumerate(("done", "running", "failed")):
         quick_trial(maker, course(0.5, rng), status=state, seed=seed)
-    with server.failing(500, only="file_stream"):
+    with impatient(), server.failing(500, only="file_stream"):
         Tracker(maker.run, place_of(maker)).finish()
     assert any(seen.endswith(KEY) or "Basic" in seen for seen in server.keys_seen)
     files = [path for path in maker.run.path.rglob("*") if path.is_file()]
