@@ -12,6 +12,7 @@ from disentune.runs.ledger import Run, Status, TrialFolder
 from disentune.runs.planner import Planner
 from disentune.runs.segment import Report
 from disentune.spec.config import id_of
+from disentune.spec.space import check
 from disentune.spec.sweepfile import SweepFile
 
 STEPS = (500, 1000, 1500)
@@ -93,7 +94,7 @@ def search(run: Run, sweep: SweepFile, trials: int | None = None) -> Planner:
     done = 0
     with run.locked() as session:
         run.record(sweep)
-        planner = Planner(run, sweep, session)
+        planner = Planner(run, check(sweep), session)
         while not planner.finished and done != trials:
             segment = planner.next()
             assert segment is not None

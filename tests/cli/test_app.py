@@ -18,7 +18,6 @@ from disentune.data.prepared import store
 from disentune.driver.sweep import Ending
 from disentune.errors import Unavailable
 from disentune.runs.ledger import Run, Status
-from disentune.spec import space
 from simulator import simulate, sweep_file
 
 QUICKSTART = Path(__file__).parents[2] / "sweeps" / "quickstart.yaml"
@@ -630,9 +629,9 @@ def test_a_changed_sweep_is_explained_and_not_mixed(disentune, finished, tmp_pat
 def stopped_session(monkeypatch, tmp_path, with_checkpoint):
     """A driver that is stopped after two trials have begun, of which some have written a checkpoint."""
 
-    def launch(run, sweep, *_):
-        run.record(sweep)
-        for number, point in enumerate(space.points(sweep)[:2]):
+    def launch(run, asked, *_):
+        run.record(asked.sweep)
+        for number, point in enumerate(asked.points[:2]):
             folder = run.trial(point.config.id)
             folder.create(point.config, point.arms)
             folder.set_status(Status(state="pending", attempts=1))

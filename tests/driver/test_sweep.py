@@ -14,7 +14,9 @@ from ray.tune.execution import class_cache
 from disentune.driver import local_ray, sweep
 from disentune.errors import ConfigError, Unavailable
 from disentune.files.storage import owner
+from disentune.runs.choice import EVERY_TRIAL
 from disentune.runs.ledger import Run
+from disentune.spec.space import check
 from disentune.spec.sweepfile import read_sweep
 from simulator import sweep_file
 
@@ -32,7 +34,7 @@ from simulator import sweep_file
 def test_what_is_no_address_for_a_driver_is_refused_before_the_run_is_touched(tmp_path, address, message):
     run = Run(tmp_path / "run")
     with pytest.raises(ConfigError, match=message):
-        sweep.launch(run, read_sweep(sweep_file(tmp_path)), lambda point: True, lambda *news: None, address)
+        sweep.launch(run, check(read_sweep(sweep_file(tmp_path))), EVERY_TRIAL, lambda *news: None, address)
     assert not run.path.exists()
 
 
@@ -114,7 +116,7 @@ def test_a_run_that_is_deleted_while_it_runs_ends_the_sweep_and_stays_deleted(tm
 
     monkeypatch.setattr(sweep, "_run_on_ray", deleted)
     with pytest.raises(ConfigError, match="was deleted while the sweep ran, so the sweep ends; its results are gone"):
-        sweep.launch(run, read_sweep(sweep_file(tmp_path)), lambda point: True, lambda *news: None)
+        sweep.launch(run, check(read_sweep(sweep_file(tmp_path))), EVERY_TRIAL, lambda *news: None)
     assert not run.path.exists()
 
 
@@ -204,5 +206,5 @@ def test_a_driver_that_takes_a_run_clears_them(temporary, tmp_path, monkeypatch)
 
     monkeypatch.setattr(sweep, "_run_on_ray", run_on_ray)
     run = Run(tmp_path / "run")
-    sweep.launch(run, read_sweep(sweep_file(tmp_path)), lambda point: True, lambda *news: None)
+    sweep.launch(run, check(read_sweep(sweep_file(tmp_path))), EVERY_TRIAL, lambda *news: None)
     assert seen == [False]

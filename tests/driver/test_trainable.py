@@ -22,6 +22,7 @@ from disentune.learn import cuda
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
 from disentune.runs.segment import Report, Unclean
+from disentune.spec.space import check
 from disentune.spec.sweepfile import read_sweep
 from simulator import simulate, table
 
@@ -177,7 +178,7 @@ class Sweep:
     def carry_out(self, stopping=lambda: False) -> Run:
         run = Run(self.folder / "runs" / "tiny" / "main")
         with run.locked() as session:
-            planner = Planner(run, read_sweep(self.folder / "tiny.yaml", self.overrides), session)
+            planner = Planner(run, check(read_sweep(self.folder / "tiny.yaml", self.overrides)), session)
             at_a_time = planner.settings.resources.concurrent
             self._fit(LedgerSearch(planner, stopping, self.listen, concurrent=at_a_time))
         return run

@@ -29,10 +29,11 @@ data: {{root: {root}}}
 LAUNCH = """
 from pathlib import Path
 from disentune.spec import space
+from disentune.runs.choice import EVERY_TRIAL
 from disentune.runs.ledger import Run
 from disentune.driver.sweep import launch
 if __name__ == "__main__":
-    launch(Run(Path("runs/own/main").absolute()), space.read(Path("own.yaml")), lambda point: True, lambda *news: None)
+    launch(Run(Path("runs/own/main").absolute()), space.read(Path("own.yaml")), EVERY_TRIAL, lambda *news: None)
 """
 
 

@@ -8,11 +8,9 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -232,39 +230,6 @@ def _yaml(default: Any) -> Any:
 # ---- plan and run
 
 
-def _wanted(sweep: Any, run: Any, only: str | None, limit: int | None) -> Callable[[Any], bool]:
-    """The filter of --only, and of --limit over trials that are not finished."""
-    from disentune.runs.preview import filters_allowed
-
-    filters_allowed(sweep, only is not None, limit is not None)
-    selection = _selection(sweep, only)
-    taken: set[str] = set()
-
-    @cache
-    def final() -> set[str]:
-        known = run.known_trials("config.json", "status.json", "rows.jsonl")
-        return {id for id, folder in known.items() if folder.sound().status.final}
-
-    def wanted(point: Any) -> bool:
-        if only and not selection({**point.config.tree(), "arm": point.arms}):
-            return False
-        if limit is None or point.config.id in taken:
-            return True
-        if point.config.id in final() or len(taken) >= limit:
-            return False
-        taken.add(point.config.id)
-        return True
-
-    return wanted
-
-
-def _selection(sweep: Any, only: str | None) -> Callable[[Any], bool]:
-    from disentune.spec.selection import select
-
-    known = {key for entries in sweep.arms.values() for key in entries}
-    return select(only, known) if only else lambda trial: True
-
-
 def _run_folder(storage: str, sweep_name: str, name: str) -> Any:
     from disentune.files.storage import assert_reachable, place
     from disentune.runs.ledger import Run, assert_own_files
@@ -303,9 +268,9 @@ def plan(
 
     try:
         with patient_progress() as say:
-            read = space.read(sweep, set_ or (), say)
-        run = _run_folder(storage, read.name, name)
-        planned = _planned(read, run, only, limit)
+            asked = space.read(sweep, set_ or (), say)
+        run = _run_folder(storage, asked.sweep.name, name)
+        planned = _planned(asked, run, only, limit)
         missing = unprepared(planned)
         if missing and probe:
             raise ConfigError(f"--probe needs the data: {'; '.join(command_of(source) for source in missing)}")
@@ -315,13 +280,13 @@ def plan(
             raise typer.Exit(2) from None
         raise
     with patient_progress() as say:
-        estimate = cost(read, planned, probe, say) if probe or not as_json else None
+        estimate = cost(asked, planned, probe, say) if probe or not as_json else None
     if as_json:
         timing = {"seconds": estimate.seconds, "disk_bytes": estimate.disk} if estimate else {}
         print_json(planned.as_json() | timing)
         return
     assert estimate is not None
-    _show_plan(planned, estimate, run, read, arm_orders(read))
+    _show_plan(planned, estimate, run, asked.sweep, arm_orders(asked))
     out.print(EVIDENCE, markup=False)
     for source in missing:
         text = f"{source.key} is not prepared; a run does it first. Or do it now: {command_of(source)}"
@@ -371,8 +336,8 @@ def run(
     from disentune.spec import space
 
     with patient_progress() as say:
-        read = space.read(sweep, set_ or (), say)
-    _run(_run_folder(storage, read.name, name), read, only, limit, address, retry_failed)
+        asked = space.read(sweep, set_ or (), say)
+    _run(_run_folder(storage, asked.sweep.name, name), asked, only, limit, address, retry_failed)
 
 
 @app.command()
@@ -388,31 +353,37 @@ def resume(
     Example: disentune resume runs/quickstart/main
     """
     from disentune.runs.ledger import find_run
+    from disentune.spec import space
 
     found = find_run(run, storage)
-    _run(found, found.sweep(), None, limit, address, retry_failed)
+    with patient_progress() as say:
+        asked = space.check(found.sweep(), say)
+    _run(found, asked, None, limit, address, retry_failed)
 
 
-def _planned(sweep: Any, run: Any, only: str | None, limit: int | None, retry_failed: bool = False) -> Any:
+def _planned(asked: Any, run: Any, only: str | None, limit: int | None, retry_failed: bool = False) -> Any:
+    from disentune.runs.choice import filters_allowed
     from disentune.runs.preview import make_plan
 
+    filters_allowed(asked.sweep, only is not None, limit is not None)
     with patient_progress() as say:
-        planned = make_plan(sweep, run, _wanted(sweep, run, only, limit), retry_failed, say)
+        planned = make_plan(asked, run, only or None, limit, retry_failed, say)
     if only and not limit and not planned.trials:
         raise ConfigError(f"--only {only}: no trial of the sweep is selected")
     return planned
 
 
-def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str | None, retry_failed: bool) -> None:
+def _run(run: Any, asked: Any, only: str | None, limit: int | None, address: str | None, retry_failed: bool) -> None:
     from disentune.files.storage import assert_writable
     from disentune.runs.preview import cost, unprepared
     from disentune.tracking.connection import connection
 
+    sweep = asked.sweep
     place = connection(sweep.settings.wandb, sweep.name, run.name)
-    planned = _planned(sweep, run, only, limit, retry_failed)
+    planned = _planned(asked, run, only, limit, retry_failed)
     missing = unprepared(planned) if not address else []  # else each node prepares its own
     with patient_progress() as say:
-        estimate = cost(sweep, planned, probe=False, say=say)
+        estimate = cost(asked, planned, probe=False, say=say)
     assert_writable(run.path)
     with lasting_output(run.tracking_log.with_name("run.log")):
         _show_plan(planned, estimate, run, sweep)
@@ -420,20 +391,19 @@ def _run(run: Any, sweep: Any, only: str | None, limit: int | None, address: str
         if place is not None:
             out.print(place.line(_quoted(run.path)), markup=False)
         again = shlex.join(["disentune", *sys.argv[1:]] if only or limit else ["disentune", "resume", shown(run.path)])
-        wanted = _wanted(sweep, run, only, limit)
-        _end_session(run, _session(run, sweep, planned, wanted, address, retry_failed, place, again), place, again)
+        _end_session(run, _session(run, asked, planned, address, retry_failed, place, again), place, again)
 
 
 def _session(
-    run: Any, sweep: Any, planned: Any, wanted: Any, address: str | None, retry_failed: bool, place: Any, again: str
+    run: Any, asked: Any, planned: Any, address: str | None, retry_failed: bool, place: Any, again: str
 ) -> Any:
     from disentune.cli.display import LiveProgress
     from disentune.driver.sweep import launch
 
-    objective = sweep.settings.objective.metric if sweep.settings.objective else None
+    objective = asked.sweep.settings.objective
     try:
-        with LiveProgress(out, objective, planned.new + len(planned.continuing)) as progress:
-            return launch(run, sweep, wanted, progress, address, retry_failed, place, _say, planned.sources)
+        with LiveProgress(out, objective and objective.metric, planned.new + len(planned.continuing)) as progress:
+            return launch(run, asked, planned.choice, progress, address, retry_failed, place, _say, planned.sources)
     except KeyboardInterrupt:
         text = "ended at once; the work since the last checkpoints is lost"
         out.print(f"{text}. Continue with:\n  {again}", markup=False)
@@ -803,8 +773,8 @@ def train(
     if not isinstance(path, Path) or path.is_dir() or path.name == "config.json":
         _repeat(path.parent if path.name == "config.json" else path, set_, only, as_json)
         return
-    read = space.read(path, set_ or ())
-    _, diverged = _trained(_first_selected(read, only), read.settings, as_json)
+    asked = space.read(path, set_ or ())
+    _, diverged = _trained(_first_selected(asked, only), asked.sweep.settings, as_json)
     raise typer.Exit(1 if diverged else 0)
 
 
@@ -931,18 +901,15 @@ def _show_other_environment(run: Any, config: Any) -> None:
         err.print(f"note: the run began with another environment: {', '.join(changed)}", markup=False)
 
 
-def _first_selected(sweep: Any, only: str | None) -> Any:
+def _first_selected(asked: Any, only: str | None) -> Any:
     """The first point, or corner of a model-based search, that the expression selects."""
+    from disentune.runs.choice import selected_by
     from disentune.spec import space
-    from disentune.spec.settings import OptunaSearch
 
-    if isinstance(sweep.settings.search, OptunaSearch):
-        flats = [(arm, flat) for arm in sweep.arms for flat in space.corners(sweep, arm)]
-        points = [space.Point(space.trial_config(flat, sweep.seeds[0]), (arm,)) for arm, flat in flats]
-    else:
-        points = space.points(sweep)
-    selection = _selection(sweep, only)
+    corners = (space.Point(config.with_seed(asked.sweep.seeds[0]), (arm,)) for arm, config in asked.unseeded)
+    points = asked.points or tuple(corners)
+    selected = selected_by(asked.sweep, only or None)
     for point in points:
-        if selection({**point.config.tree(), "arm": point.arms}):
+        if selected is None or selected({**point.config.tree(), "arm": point.arms}):
             return point.config
     raise ConfigError(f"--only {only}: none of the {len(points)} trials is selected")

@@ -79,12 +79,12 @@ def verify(
     if working_dir is not None:
         submission.assert_small(working_dir)
         sys.path.insert(0, str(working_dir.resolve()))
-    read = space.read(sweep) if sweep is not None else None
+    asked = space.read(sweep) if sweep is not None else None
     submission.assert_storage(storage)
     if "://" in address:
-        verdict = _verdict_from_afar(address, nodes, storage, read, working_dir)
+        verdict = _verdict_from_afar(address, nodes, storage, asked.sweep if asked else None, working_dir)
     else:
-        verdict = _verdict(address, nodes, storage, read)
+        verdict = _verdict(address, nodes, storage, asked)
     if as_json:
         print_json(verdict.as_json())
     else:
@@ -96,12 +96,12 @@ def _say(text: str) -> None:
     err.print(text, markup=False)
 
 
-def _verdict(address: str, nodes: int | None, storage: str | None, sweep: Any) -> Any:
+def _verdict(address: str, nodes: int | None, storage: str | None, asked: Any) -> Any:
     from disentune.cluster.verify import verify
     from disentune.runs.preview import plan_afresh
 
-    sources = plan_afresh(sweep).sources if sweep is not None else ()
-    data_root = sweep.settings.data.root if sweep is not None else None
+    sources = plan_afresh(asked).sources if asked is not None else ()
+    data_root = asked.sweep.settings.data.root if asked is not None else None
     return verify(address, nodes, storage, sources, data_root, _say)
 
 

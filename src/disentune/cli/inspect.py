@@ -119,8 +119,8 @@ def _worlds(what: str | None, dataset: str | None, recon: str, sets: list[str]) 
     if dataset is not None:
         worlds, root, name = [inspection.world_asked(dataset, recon, sets)], None, f"{dataset}-{recon}"
     else:
-        sweep = space.read(Path(str(what)), sets)
-        worlds, root, name = inspection.worlds_of(sweep), sweep.settings.data.root, sweep.name
+        asked = space.read(Path(str(what)), sets)
+        worlds, root, name = inspection.worlds_of(asked), asked.sweep.settings.data.root, asked.sweep.name
     name = "".join(sign if sign.isalnum() or sign in "_-." else "-" for sign in name)
     use_root(root)
     if missing := inspection.missing_data(worlds, root):

@@ -20,11 +20,12 @@ from disentune.errors import ConfigError
 from disentune.files.storage import OWNER, Place, owner, owner_in, without_password
 from disentune.learn import cuda
 from disentune.plugin import Source
+from disentune.runs.choice import Choice
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
 from disentune.runs.segment import TIME_IS_UP
 from disentune.spec.settings import Resources
-from disentune.spec.space import Point
+from disentune.spec.space import SweepPoints
 from disentune.spec.sweepfile import Domain, SweepFile
 from disentune.tracking.connection import Connection
 from disentune.tracking.streaming import Streaming
@@ -110,8 +111,8 @@ class Ending:
 
 def launch(
     run: Run,
-    sweep: SweepFile,
-    wanted: Callable[[Point], bool],
+    asked: SweepPoints,
+    choice: Choice,
     listener: Callable[[Planner, str, dict[str, Any]], None],
     address: str | None = None,
     retry_failed: bool = False,
@@ -122,6 +123,7 @@ def launch(
     """Runs what is unfinished, and streams it to W&B where there is a connection; on a cluster trials prefer nodes
     that have their `sources` prepared. Raises ConfigError when another driver holds the run or no machine can hold a
     trial."""
+    sweep = asked.sweep
     if address is not None:
         _assert_address(address)
     else:
@@ -132,7 +134,7 @@ def launch(
         run.record(sweep)
         if retry_failed:
             _reopen_failed(run)
-        planner = Planner(run, sweep, session, wanted)
+        planner = Planner(run, asked, session, choice)
         for note in planner.notes:
             say(note)
         stop = StopRequest(run, sweep.settings.stop.wall_time_s, is_deleted)
