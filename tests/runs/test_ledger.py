@@ -18,7 +18,7 @@ from disentune.errors import ConfigError, TrialError
 from disentune.files import documents, lease
 from disentune.files.storage import assert_writable, place, read_bytes
 from disentune.runs import ledger
-from disentune.runs.ledger import Checkpoints, Run, Status, TrialFolder, find_run, write_atomically
+from disentune.runs.ledger import Checkpoints, Run, Status, TrialFolder, find_run
 from disentune.spec.config import TrialConfig, id_of
 from disentune.spec.sweepfile import read_sweep
 
@@ -56,32 +56,7 @@ def row(step, **metrics):
     return {"step": step, "metrics": metrics}
 
 
-# ---- atomic writes
-
-
-@pytest.mark.parametrize("function", ["fsync", "replace"])
-def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(tmp_path, monkeypatch, function):
-    path = tmp_path / "x.json"
-    write_atomically(path, b"old")
-
-    def fail(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, function, fail)
-    with pytest.raises(OSError, match="No space left"):
-        write_atomically(path, b"new")
-    monkeypatch.undo()
-    assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["x.json"]
-
-
-def test_content_is_synced_before_it_gets_its_name_and_the_folder_after(tmp_path, monkeypatch):
-    events = []
-    real_fsync, real_replace = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda handle: (events.append("fsync"), real_fsync(handle)))
-    monkeypatch.setattr(os, "replace", lambda *paths: (events.append("replace"), real_replace(*paths)))
-    write_atomically(tmp_path / "x", b"new")
-    assert events == ["fsync", "replace", "fsync"]
+# ---- folders
 
 
 @pytest.fixture
@@ -732,10 +707,10 @@ def test_every_session_has_its_own_token_and_clears_an_old_request_to_stop(run):
 WRITER = """
 import os, sys
 from pathlib import Path
-from disentune.runs import ledger
+from disentune.files.writing import write_atomically
 os.replace = lambda *paths: (print(paths[0], flush=True), sys.stdin.read())
 for name in sys.argv[1:]:
-    ledger.write_atomically(Path(name), b"new")
+    write_atomically(Path(name), b"new")
 """
 
 

@@ -164,8 +164,8 @@ def _draw(folder: Path, worlds: list[Any], looks: list[Any], seed: int) -> list[
 
 def _saved(folder: Path, figures: dict[str, Any]) -> list[Path]:
     """As PNG and SVG; gives the PNGs."""
+    from disentune.files.writing import write_atomically
     from disentune.report import canvas
-    from disentune.runs.ledger import write_atomically
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, drawn in figures.items():

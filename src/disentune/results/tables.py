@@ -14,6 +14,7 @@ import pyarrow.parquet
 
 from disentune.errors import ConfigError, unknown
 from disentune.files.storage import Place, RemotePath, place, shown
+from disentune.files.writing import write_atomically
 from disentune.metrics import best_of
 from disentune.plugin import FIXED
 from disentune.runs.ledger import (
@@ -24,7 +25,6 @@ from disentune.runs.ledger import (
     missing_row,
     missing_rows_note,
     reached,
-    write_atomically,
 )
 from disentune.spec.config import SECTIONS, WATCHED, flattened
 from disentune.spec.settings import Objective

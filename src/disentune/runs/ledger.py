@@ -28,16 +28,12 @@ from disentune.environment import environment, is_another
 from disentune.errors import ConfigError, TrialError, Unavailable, did_you_mean, first_line
 from disentune.files import documents, lease, storage
 from disentune.files.storage import (
-    OWNER,
     TRANSIENT,
-    Owner,
     Place,
     RemotePath,
     assert_reachable,
     is_damage,
     make_folder,
-    owner,
-    owner_in,
     place,
     read_bytes,
     read_if_there,
@@ -45,6 +41,7 @@ from disentune.files.storage import (
     shown,
     sync_folder,
 )
+from disentune.files.writing import asides, clear_asides, write_atomically
 from disentune.runs.sources import plugin_sources
 from disentune.spec.config import (
     PLAIN_SECTIONS,
@@ -71,56 +68,6 @@ LOCAL_POLL_S, REMOTE_POLL_S = 0.0, 5.0
 
 
 # ---- files
-
-
-def write_atomically(path: Place, data: bytes) -> None:
-    """All of it or nothing: a reader sees the old content until the new one is safe."""
-    if isinstance(path, RemotePath):
-        path.write_bytes(data)
-    else:
-        _write_aside(path, data)
-
-
-@retried
-def _write_aside(path: Path, data: bytes) -> None:
-    aside = path.with_name(f".{path.name}.{owner()}-{secrets.token_hex(4)}")
-    try:
-        with open(aside, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def _asides(folder: Place, pattern: str) -> Iterator[Path]:
-    """What killed writers left. In an object store there is no such thing."""
-    return iter(()) if isinstance(folder, RemotePath) else folder.glob(pattern)
-
-
-_ASIDE = re.compile(rf"\..+\.({OWNER}-)?[0-9a-f]{{8}}")
-STALE_S = 1800.0
-"""How long the file of a writer that cannot be seen from here is left alone. No write takes so long."""
-
-
-def _clear_asides(folder: Path) -> None:
-    """What killed writers left. A living one's stays, as does what a late worker of another machine may be writing."""
-    for entry in os.scandir(folder):
-        found = _ASIDE.fullmatch(entry.name)
-        if found and entry.is_file(follow_symlinks=False) and _is_left(owner_in(found), entry):
-            with suppress(OSError):
-                os.unlink(entry.path)
-
-
-def _is_left(writer: Owner | None, entry: "os.DirEntry[str]") -> bool:
-    if writer is not None and writer.is_known:
-        return writer.is_dead
-    with suppress(OSError):
-        return time.time() - entry.stat(follow_symlinks=False).st_mtime > STALE_S
-    return False
 
 
 def _cut_torn_line(file: BinaryIO) -> None:
@@ -327,7 +274,7 @@ class Checkpoints:
 
     def prune(self, keep: int, best: int | None) -> None:
         """Keeps the newest `keep` and the best; clears what a killed writer left."""
-        for aside in _asides(self.folder, ".step-*"):
+        for aside in asides(self.folder, ".step-*"):
             aside.unlink(missing_ok=True)
         for step in self.steps()[:-keep]:
             if step != best:
@@ -734,7 +681,7 @@ class TrialFolder:
     def _write_picture_file(self, path: Place, data: bytes) -> None:
         """Also clears what a killed writer left."""
         make_folder(self._pictures, parents=False)
-        for aside in (*_asides(self._pictures, ".step-*"), *_asides(self._pictures, ".failed*")):
+        for aside in (*asides(self._pictures, ".step-*"), *asides(self._pictures, ".failed*")):
             aside.unlink(missing_ok=True)
         write_atomically(path, data)
 
@@ -986,7 +933,7 @@ class Run:
         trials = (folder.path for folder in self.trials())
         for folder in (self.path, self.report_folder, *trials):
             with suppress(OSError):
-                _clear_asides(Path(str(folder)))
+                clear_asides(Path(str(folder)))
 
     def _lock(self, file: BinaryIO) -> None:
         """Tries for a moment: `status` holds the lock for an instant to see whether a driver does."""
