@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from conftest import RunMaker, trial_config
-from disentune.runs.ledger import Run, Status, TrialFolder
+from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
 from disentune.runs.segment import Report
+from disentune.runs.trial_folder import Status, TrialFolder
 from disentune.spec.config import id_of
 from disentune.spec.space import check
 from disentune.spec.sweepfile import SweepFile

@@ -17,7 +17,8 @@ from disentune.cli import app, terminal
 from disentune.data.prepared import store
 from disentune.driver.sweep import Ending
 from disentune.errors import Unavailable
-from disentune.runs.ledger import Run, Status
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import Status
 from simulator import simulate, sweep_file
 
 QUICKSTART = Path(__file__).parents[2] / "sweeps" / "quickstart.yaml"

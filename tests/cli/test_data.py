@@ -16,7 +16,8 @@ from disentune.data.prepared import download
 from disentune.data.prepared.store import prepared_sources
 from disentune.data.prepared.stored import contents
 from disentune.plugin import File, Statistics
-from disentune.runs.ledger import Run, Status
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import Status
 from disentune.spec import space
 from sprite_files import FILES
 

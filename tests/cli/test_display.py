@@ -23,8 +23,9 @@ from disentune.cli.display import (
     watch,
 )
 from disentune.results.watch import Picture, Seen, Watcher
-from disentune.runs.ledger import Run, Status
+from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
+from disentune.runs.trial_folder import Status
 from disentune.spec.settings import Objective
 from disentune.spec.space import check
 from disentune.spec.sweepfile import read_sweep

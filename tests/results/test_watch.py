@@ -13,7 +13,8 @@ from conftest import TRIAL
 from disentune.files import documents
 from disentune.results import watch
 from disentune.results.watch import Mark, Watcher, as_json, looks, status_path
-from disentune.runs.ledger import Run, Status, TrialFolder
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import Status, TrialFolder
 from disentune.spec.settings import Objective
 from run_examples import quick_trial
 

@@ -3,7 +3,7 @@
 import pytest
 
 from disentune.runs.choice import EVERY_TRIAL, Choice, choose, selected_by
-from disentune.runs.ledger import Status
+from disentune.runs.trial_folder import Status
 from disentune.spec import space
 from simulator import sweep_file
 

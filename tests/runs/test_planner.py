@@ -12,11 +12,12 @@ from disentune.errors import Unavailable
 from disentune.results.tables import read, write_parquet
 from disentune.runs import planner as planner_module
 from disentune.runs import segment as segment_module
-from disentune.runs.ledger import Run, TrialFolder
+from disentune.runs.ledger import Run
 from disentune.runs.planner import DOUBT_S, LEAVE_S, LONGEST_REST_S, STORAGE_FAULTS, STORAGE_S, Planner
 from disentune.runs.preview import make_plan
 from disentune.runs.segment import Report, work
 from disentune.runs.suggest import Suggestions
+from disentune.runs.trial_folder import TrialFolder
 from disentune.spec.space import check
 from disentune.spec.sweepfile import read_sweep
 from simulator import (

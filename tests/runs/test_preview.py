@@ -11,9 +11,10 @@ from disentune.errors import ConfigError
 from disentune.files import documents
 from disentune.runs import preview
 from disentune.runs.choice import filters_allowed
-from disentune.runs.ledger import Run, Status
+from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
 from disentune.runs.segment import Report
+from disentune.runs.trial_folder import Status
 from disentune.spec import space
 from disentune.spec.config import Training
 from disentune.spec.sweepfile import read_sweep

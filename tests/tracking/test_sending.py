@@ -14,7 +14,8 @@ import pytest
 from disentune.files.storage import place
 from disentune.learn import pictures
 from disentune.results import tables
-from disentune.runs.ledger import Run, Status
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import Status
 from disentune.tracking import sending
 from disentune.tracking.connection import connection
 from disentune.tracking.sending import Tail, Tracker, unsent

@@ -17,9 +17,9 @@ from disentune.cli.terminal import PLAIN_INTERVAL_S
 from disentune.environment import without_secrets
 from disentune.results.tables import BROKEN
 from disentune.results.watch import MOST_TROUBLES, Picture, Seen, Trouble, duration, first_line, status_path
-from disentune.runs.ledger import Status, TrialFolder
 from disentune.runs.planner import Planner, Trial
 from disentune.runs.preview import Cost, Plan
+from disentune.runs.trial_folder import Status, TrialFolder
 from disentune.spec.config import flattened
 from disentune.spec.space import domains
 

@@ -49,7 +49,8 @@ from disentune.results.tables import (
     varying_keys,
 )
 from disentune.results.watch import duration
-from disentune.runs.ledger import Run, Status
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import Status
 from disentune.spec import space
 from disentune.spec.config import Invalid
 from disentune.spec.settings import Objective, OptunaSearch

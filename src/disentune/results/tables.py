@@ -17,15 +17,9 @@ from disentune.files.storage import Place, RemotePath, place, shown
 from disentune.files.writing import write_atomically
 from disentune.metrics import best_of
 from disentune.plugin import FIXED
-from disentune.runs.ledger import (
-    Run,
-    TrialFolder,
-    find_run,
-    is_cut,
-    missing_row,
-    missing_rows_note,
-    reached,
-)
+from disentune.runs.ledger import Run, find_run
+from disentune.runs.rows import missing_row, missing_rows_note
+from disentune.runs.trial_folder import TrialFolder, is_cut, reached
 from disentune.spec.config import SECTIONS, WATCHED, flattened
 from disentune.spec.settings import Objective
 

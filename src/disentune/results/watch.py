@@ -21,7 +21,9 @@ from disentune.errors import ConfigError
 from disentune.files.storage import LARGEST_FILE, Place, fetch, opened, place
 from disentune.metrics import best_of
 from disentune.results.tables import BROKEN, evaluated, rank
-from disentune.runs.ledger import Run, Status, TrialFolder, is_cut, is_final, missing_row, reached
+from disentune.runs.ledger import Run
+from disentune.runs.rows import missing_row
+from disentune.runs.trial_folder import Status, TrialFolder, is_cut, is_final, reached
 from disentune.spec import space
 from disentune.spec.config import flattened, metric_keys, nested
 from disentune.spec.settings import Asha, Median, Objective, OptunaSearch, Settings

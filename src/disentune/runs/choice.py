@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from disentune.errors import ConfigError
-from disentune.runs.ledger import Status
+from disentune.runs.trial_folder import Status
 from disentune.spec.selection import select
 from disentune.spec.settings import Asha, Median, NoScheduler, OptunaSearch
 from disentune.spec.space import Point

@@ -15,9 +15,10 @@ from optuna.storages import BaseStorage
 from disentune.errors import ConfigError, Unavailable, first_line
 from disentune.files.storage import Place
 from disentune.runs.choice import EVERY_TRIAL, Choice
-from disentune.runs.ledger import Run, Status, TrialFolder, is_final
+from disentune.runs.ledger import Run
 from disentune.runs.segment import WORDS, Report, Segment
 from disentune.runs.suggest import Suggestions, arms_of, journal, meanings
+from disentune.runs.trial_folder import Status, TrialFolder, is_final
 from disentune.runs.verdicts import History, Member, Replicates, milestones, moves, verdict
 from disentune.spec.config import Invalid, TrialConfig, flattened
 from disentune.spec.settings import Asha, Cause, Median, OptunaSearch, Pbt

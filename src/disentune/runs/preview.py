@@ -19,7 +19,9 @@ from disentune.learn.evaluation import evaluated
 from disentune.learn.training import Training, built_model
 from disentune.plugin import AutoEncoder, Source
 from disentune.runs.choice import EVERY_TRIAL, Choice, choose, selected_by
-from disentune.runs.ledger import Run, Sound, Status, TrialFolder, environment_with, is_final, missing_rows_note
+from disentune.runs.ledger import Run, environment_with
+from disentune.runs.rows import missing_rows_note
+from disentune.runs.trial_folder import Sound, Status, TrialFolder, is_final
 from disentune.spec import space
 from disentune.spec.config import TrialConfig, changed_keys, flattened
 from disentune.spec.settings import OptunaSearch

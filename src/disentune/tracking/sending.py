@@ -29,7 +29,9 @@ from disentune.errors import ConfigError, DataError
 from disentune.files.storage import Place, RemotePath, place
 from disentune.learn import pictures
 from disentune.results import tables
-from disentune.runs.ledger import FINAL, Run, Status, TrialFolder, with_end
+from disentune.runs.ledger import Run
+from disentune.runs.rows import with_end
+from disentune.runs.trial_folder import FINAL, Status, TrialFolder
 from disentune.spec.config import flattened
 from disentune.spec.sweepfile import SweepFile
 from disentune.tracking.connection import Connection, connection, trouble
