@@ -1,12 +1,67 @@
 """The rows of a trial: a line of rows.jsonl for each step that was logged or evaluated."""
 
+import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from disentune.errors import ConfigError
+from disentune.files.storage import Place, RemotePath, read_bytes
 from disentune.runs.json_files import is_number, is_whole, parsed
 from disentune.spec.config import row_steps
 from disentune.spec.settings import may_change
+
+
+@dataclass
+class RowReader:
+    """Reads rows.jsonl while it grows: each call gives what was completed since the call before. A last line that was
+    cut short does not count, and neither does a file that is missing."""
+
+    path: Place
+    offset: int = 0
+    lines: int = 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Raises ConfigError for a line that is no row."""
+        first = self.lines + 1
+        return [self._row(number, line) for number, line in enumerate(self._new_lines(), first)]
+
+    def loose_rows(self) -> list[Any]:
+        """What each line says, unchecked; None for a line that is no JSON."""
+        return [_loosely_parsed(line) for line in self._new_lines()]
+
+    def _new_lines(self) -> list[bytes]:
+        try:
+            data = self._rest()
+        except FileNotFoundError:
+            return []
+        *complete, torn = data.split(b"\n")
+        self.offset += len(data) - len(torn)
+        self.lines += len(complete)
+        return complete
+
+    def _rest(self) -> bytes:
+        """An object is read whole, once it has grown."""
+        if self.offset and isinstance(self.path, RemotePath) and self.path.stat().st_size <= self.offset:
+            return b""
+        return read_bytes(self.path, start=self.offset)
+
+    def _row(self, number: int, line: bytes) -> dict[str, Any]:
+        try:
+            return parsed_row(line)
+        except (ValueError, RecursionError):
+            raise ConfigError(
+                f"{self.path}:{number} is damaged; remove the folder {self.path.parent}: the trial is then computed "
+                "again, to the same numbers"
+            ) from None
+
+
+def _loosely_parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def parsed_row(line: bytes) -> dict[str, Any]:

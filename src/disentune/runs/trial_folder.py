@@ -27,7 +27,7 @@ from disentune.runs.json_files import (
     unsealed,
     write_json,
 )
-from disentune.runs.rows import cut_torn_line, last_step, missing_row, parsed_row, united, with_end
+from disentune.runs.rows import RowReader, cut_torn_line, last_step, missing_row, parsed_row, united, with_end
 from disentune.spec.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, Invalid, TrialConfig, id_of
 from disentune.spec.settings import Settings
 
@@ -278,18 +278,10 @@ class TrialFolder:
         return self.path / "rows.jsonl"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every complete row, by step, each step once. A last line that was cut short does not count."""
-        *complete, _torn = (read_if_there(self.rows_path) or b"").split(b"\n")
+        """Every complete row, by step, each step once."""
         by_step: dict[int, dict[str, Any]] = {}
-        for number, line in enumerate(complete, start=1):
-            try:
-                row = parsed_row(line)
-                by_step.setdefault(row["step"], row)
-            except (ValueError, RecursionError):
-                raise ConfigError(
-                    f"{self.rows_path}:{number} is damaged; remove the folder {self.path}: the trial is then "
-                    "computed again, to the same numbers"
-                ) from None
+        for row in RowReader(self.rows_path).rows():
+            by_step.setdefault(row["step"], row)
         return [by_step[step] for step in sorted(by_step)]
 
     @property
