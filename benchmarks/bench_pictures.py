@@ -16,7 +16,7 @@ from ratios import Bench, cpu_seconds, ratio_of_neighbours, taking_turns
 
 from disentune.learn import pictures, process
 from disentune.learn.training import Training
-from disentune.runs.ledger import TrialFolder
+from disentune.runs.trial_folder import TrialFolder
 from disentune.spec.config import TrialConfig
 
 LIMIT = 0.03

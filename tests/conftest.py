@@ -11,7 +11,8 @@ import torch
 
 from disentune.cli import app, terminal
 from disentune.files import documents, lease, storage
-from disentune.runs.ledger import Run, Status
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import Status
 from disentune.spec.config import TrialConfig, nested
 from layers import deselect_long
 from object_store import Store, served, use_store

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from conftest import RunMaker, trial_config
-from disentune.runs.ledger import Run, Status, TrialFolder
+from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
 from disentune.runs.segment import Report
+from disentune.runs.trial_folder import Status, TrialFolder
 from disentune.spec.config import id_of
+from disentune.spec.space import check
 from disentune.spec.sweepfile import SweepFile
 
 STEPS = (500, 1000, 1500)
@@ -93,7 +95,7 @@ def search(run: Run, sweep: SweepFile, trials: int | None = None) -> Planner:
     done = 0
     with run.locked() as session:
         run.record(sweep)
-        planner = Planner(run, sweep, session)
+        planner = Planner(run, check(sweep), session)
         while not planner.finished and done != trials:
             segment = planner.next()
             assert segment is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from disentune.results.tables import read
+from disentune.runs.choice import EVERY_TRIAL
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
 from disentune.runs.segment import Superseded, work
@@ -61,13 +62,14 @@ class Death(Exception):
     """The simulated driver and all its workers vanish."""
 
 
-def simulate(run: Run, path: Path, rng: np.random.Generator, slots=3, dies_after=None, overrides=(), wanted=None):
+def simulate(
+    run: Run, path: Path, rng: np.random.Generator, slots=3, dies_after=None, overrides=(), choice=EVERY_TRIAL
+):
     """One session: workers advance in random order, `slots` at a time; after `dies_after` reports all is dropped."""
-    sweep = read_sweep(path, overrides)
-    check(sweep)
+    asked = check(read_sweep(path, overrides))
     with run.locked() as session:
-        run.record(sweep)
-        planner = Planner(run, sweep, session, wanted or (lambda point: True))
+        run.record(asked.sweep)
+        planner = Planner(run, asked, session, choice)
         workers, reports = {}, 0
         while not planner.finished:
             while len(workers) < slots and (segment := planner.next()) is not None:
@@ -96,7 +98,7 @@ def simulate_faults(run: Run, path: Path, rng: np.random.Generator, slots=3, cha
     ticks = itertools.count(step=100)  # no rest is longer
     with run.locked() as session:
         run.record(sweep)
-        planner = Planner(run, sweep, session, clock=lambda: float(next(ticks)))
+        planner = Planner(run, check(sweep), session, clock=lambda: float(next(ticks)))
         workers, zombies = {}, []
         while not planner.finished:
             while len(workers) < slots and (segment := planner.next()) is not None:

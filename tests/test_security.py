@@ -34,7 +34,7 @@ from disentune.environment import SHORTEST_SECRET, without_secrets
 from disentune.errors import ConfigError, without_keys
 from disentune.files import documents
 from disentune.runs.ledger import Run
-from disentune.spec.space import points, read
+from disentune.spec.space import check, read
 from disentune.spec.sweepfile import read_sweep
 from disentune.tracking import sending, streaming
 from simulator import Death, simulate, sweep_file
@@ -385,7 +385,7 @@ def test_whatever_fails_tells_no_key(
 
 def test_no_key_is_sent_with_a_job(planted: list[str], tmp_path: Path) -> None:
     """Whoever sees the dashboard sees a job's command, its settings and its files."""
-    sweep = read(sweep_file(tmp_path))
+    sweep = read(sweep_file(tmp_path)).sweep
     sent: dict[str, Any] = {}
 
     def submit_job(**what: Any) -> str:
@@ -628,7 +628,7 @@ def test_whoever_only_looks_at_a_run_runs_no_code_of_it(
     path, run = sweep_file(tmp_path), Run(tmp_path / "runs" / "tiny" / "main")
     with pytest.raises(Death):
         simulate(run, path, np.random.default_rng(0), dies_after=40, overrides=own)
-    asked = len(points(read_sweep(path, own)))
+    asked = len(check(read_sweep(path, own)).points)
     sys.modules.pop("watchful")
     mark.unlink()
     said = [disentune(*line) for line in LOOKS]

@@ -16,7 +16,8 @@ from disentune.data.prepared import download
 from disentune.data.prepared.store import prepared_sources
 from disentune.data.prepared.stored import contents
 from disentune.plugin import File, Statistics
-from disentune.runs.ledger import Run, Status
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import Status
 from disentune.spec import space
 from sprite_files import FILES
 
@@ -322,8 +323,8 @@ def test_a_table_never_mixes_trials_of_different_contents(disentune, root, sweep
     read = space.read(tmp_path / sweep)
     run = Run(tmp_path / "runs" / "own" / "main")
     run.path.mkdir(parents=True)
-    run.record(read)
-    (point,) = space.points(read)
+    run.record(read.sweep)
+    (point,) = read.points
     trial = run.trial(point.config.id)
     trial.create(point.config, point.arms)
     for step in (1, 2, 3):

@@ -9,6 +9,7 @@ from disentune.cli import progress as progress_module
 from disentune.cli.progress import LiveProgress, followed
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
+from disentune.spec.space import check
 from disentune.spec.sweepfile import read_sweep
 from simulator import sweep_file
 
@@ -17,7 +18,7 @@ def test_progress_without_a_terminal_is_a_line_with_counts_and_names_what_went_w
     run = Run(tmp_path / "runs" / "tiny" / "main")
     stream = io.StringIO()
     with run.locked() as session, LiveProgress(Console(file=stream, width=120), "mig", 12) as progress:
-        planner = Planner(run, read_sweep(sweep_file(tmp_path)), session)
+        planner = Planner(run, check(read_sweep(sweep_file(tmp_path))), session)
         segment = planner.next()
         row = {"step": 3, "metrics": {"mig": np.float64(0.25)}}
         progress(planner, segment.trial_id, {"at_step": 3, "rows": [row]})

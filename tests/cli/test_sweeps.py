@@ -12,8 +12,8 @@ import pytest
 
 from disentune.cli import terminal
 from disentune.driver.sweep import Ending
-from disentune.runs.ledger import Run, Status
-from disentune.spec import space
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import Status
 from simulator import simulate, sweep_file
 
 QUICKSTART = Path(__file__).parents[2] / "sweeps" / "quickstart.yaml"
@@ -126,9 +126,9 @@ def stopped_session(monkeypatch, tmp_path, with_checkpoint):
     """A driver that is stopped after two trials have begun, of which some have written a checkpoint."""
 
     def launch(request):
-        run, sweep = request.run, request.sweep
-        run.record(sweep)
-        for number, point in enumerate(space.points(sweep)[:2]):
+        run, asked = request.run, request.asked
+        run.record(asked.sweep)
+        for number, point in enumerate(asked.points[:2]):
             folder = run.trial(point.config.id)
             folder.create(point.config, point.arms)
             folder.set_status(Status(state="pending", attempts=1))

@@ -8,7 +8,8 @@ from rich.console import Console
 from disentune.cli.display import plain
 from disentune.cli.watching import MOST_LISTED, line, shares, show_status, view, watch
 from disentune.results.watch import Picture, Seen, Watcher
-from disentune.runs.ledger import Run, Status
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import Status
 from disentune.spec.settings import Objective
 
 

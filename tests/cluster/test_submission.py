@@ -81,7 +81,7 @@ class Client:
 
 @pytest.fixture
 def sweep(tmp_path):
-    return read(sweep_file(tmp_path))
+    return read(sweep_file(tmp_path)).sweep
 
 
 # ---- what is sent
@@ -94,7 +94,7 @@ def test_the_resolved_sweep_is_sent_and_is_the_same_sweep_there(sweep, tmp_path)
     assert id == sent["submission_id"] == "disentune-tiny-main-1"
     ((name, text),) = sent["files"].items()
     (tmp_path / "there.yaml").write_text(text)
-    assert read(tmp_path / "there.yaml").resolved() == sweep.resolved()
+    assert read(tmp_path / "there.yaml").sweep.resolved() == sweep.resolved()
     arguments = shlex.split(sent["entrypoint"].rpartition("; exec ")[2])
     assert arguments[arguments.index("--") + 1 :] == [
         "run", name, "--address", "auto", "--name", "main", "--storage", "/shared", "--limit", "2"
@@ -171,7 +171,7 @@ def test_a_plugin_of_ones_own_must_be_sent_along(name, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(home)
     path = sweep_file(tmp_path)
     path.write_text(path.read_text().replace("recon: {name: mse}", f"recon: {{name: '{name}:RECON'}}"))
-    sweep = read(path)
+    sweep = read(path).sweep
     with pytest.raises(ConfigError, match=f"'{name}:RECON' of .*; send it with --working-dir {home}$"):
         assert_plugins_sent(sweep, None)
     with pytest.raises(ConfigError, match="does not have"):

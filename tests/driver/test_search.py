@@ -30,6 +30,7 @@ from disentune.errors import ConfigError, Unavailable
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
 from disentune.runs.segment import Preempted, Report, Segment, Superseded, Unclean, work
+from disentune.spec.space import check
 from disentune.spec.sweepfile import read_sweep
 from simulator import sweep_file
 
@@ -40,7 +41,7 @@ def edge(tmp_path):
     run = Run(tmp_path / "runs" / "tiny" / "main")
     news, stop = [], []
     with run.locked() as session:
-        planner = Planner(run, read_sweep(sweep_file(tmp_path)), session)
+        planner = Planner(run, check(read_sweep(sweep_file(tmp_path))), session)
         search = LedgerSearch(planner, lambda: bool(stop), lambda *said: news.append(said), concurrent=2)
         yield search, news, stop
 

@@ -14,14 +14,17 @@ from ray.tune.execution import class_cache
 from disentune.driver import local_ray, placement, ray_internals, sweep
 from disentune.errors import ConfigError, Unavailable
 from disentune.files.storage import owner
+from disentune.runs.choice import EVERY_TRIAL
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
+from disentune.spec.space import check
 from disentune.spec.sweepfile import read_sweep
 from simulator import sweep_file
 
 
 def request(run, folder, address=None):
-    return sweep.LaunchRequest(run, read_sweep(sweep_file(folder)), lambda point: True, lambda *news: None, address)
+    asked = check(read_sweep(sweep_file(folder)))
+    return sweep.LaunchRequest(run, asked, EVERY_TRIAL, lambda *news: None, address)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +187,7 @@ def test_a_local_ray_that_has_died_is_why_the_session_ends(tmp_path, monkeypatch
     monkeypatch.setattr(placement, "nodes", lambda: nodes)
     run, tune = Run(tmp_path / "run"), FakeTune()
     with run.locked() as session:
-        planner = Planner(run, read_sweep(sweep_file(tmp_path)), session)
+        planner = Planner(run, check(read_sweep(sweep_file(tmp_path))), session)
         stop = sweep.StopRequest(run, None)
         trouble = sweep._fit(tune, planner, stop, lambda *news: None, lambda text: None, (), alone=True)
     assert str(trouble).startswith(reason)

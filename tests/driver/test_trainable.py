@@ -23,6 +23,7 @@ from disentune.learn import cuda
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
 from disentune.runs.segment import Report, Unclean
+from disentune.spec.space import check
 from disentune.spec.sweepfile import read_sweep
 from processes import patience_s
 from simulator import simulate, table
@@ -179,8 +180,8 @@ class Sweep:
     def carry_out(self, stopping=lambda: False) -> Run:
         run = Run(self.folder / "runs" / "tiny" / "main")
         with run.locked() as session:
-            sweep = read_sweep(self.folder / "tiny.yaml", self.overrides)
-            planner = Planner(run, sweep, session, is_dead=is_dead)
+            asked = check(read_sweep(self.folder / "tiny.yaml", self.overrides))
+            planner = Planner(run, asked, session, is_dead=is_dead)
             at_a_time = planner.settings.resources.concurrent
             self._fit(LedgerSearch(planner, stopping, self.listen, concurrent=at_a_time))
         return run

@@ -14,7 +14,8 @@ from optuna.trial import FrozenTrial, TrialState
 from disentune.errors import DONE, INTERRUPTED, SOME_FAILED, UNAVAILABLE, WRONG_INPUT
 from disentune.files.storage import place
 from disentune.results.tables import read, write_parquet
-from disentune.runs.ledger import Checkpoints, Run
+from disentune.runs.checkpoints import Checkpoints
+from disentune.runs.ledger import Run
 from disentune.runs.suggest import journal
 from faults.harness import (
     CHECKPOINT_STEPS,

@@ -23,7 +23,7 @@ from disentune.errors import DataError, TrialError
 from disentune.learn import pictures
 from disentune.learn.pictures import COLUMNS, FRAMES, Pictures
 from disentune.learn.training import Training
-from disentune.runs.ledger import MAGIC, Checkpoints
+from disentune.runs.checkpoints import MAGIC, Checkpoints
 from fuzz.containers import damaged_npz, zipped
 from fuzz.mutations import mutated_bytes, mutated_tree, odd_value
 from fuzz.trying import inputs, wrongs

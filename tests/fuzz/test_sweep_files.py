@@ -63,12 +63,12 @@ def verdict(content: bytes) -> str:
 
 def refused_or_planned() -> str:
     try:
-        sweep = space.read(MUTANT)
-        plan = plan_afresh(sweep)
-        cost(sweep, plan, probe=False)
+        asked = space.read(MUTANT)
+        plan = plan_afresh(asked)
+        cost(asked, plan, probe=False)
     except ConfigError as error:
         return unclear(error)
-    return unsound(sweep, plan.trials)
+    return unsound(asked.sweep, plan.trials)
 
 
 def unclear(error: ConfigError) -> str:

@@ -31,7 +31,7 @@ def with_metrics() -> dict[str, Any]:
 
 
 def of_sweep(path: Path) -> dict[str, Any]:
-    sweep = space.read(path)
+    sweep = space.read(path).sweep
     return space.trial_config(next(space.corners(sweep, list(sweep.arms)[-1])), 0).tree()
 
 

@@ -21,7 +21,8 @@ import pytest
 import yaml
 
 from disentune.results.tables import read, write_parquet
-from disentune.runs.ledger import Run, Status
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import Status
 from hosts import HEAD, LAPTOP, ONE, SERVERS, TWO, WORKERS, Hosts, missing
 from processes import patience_s, wait_until
 from simulator import simulate, sweep_file, table

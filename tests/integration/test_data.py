@@ -29,11 +29,12 @@ data: {{root: {root}}}
 LAUNCH = """
 from pathlib import Path
 from disentune.spec import space
+from disentune.runs.choice import EVERY_TRIAL
 from disentune.runs.ledger import Run
 from disentune.driver.sweep import LaunchRequest, launch
 if __name__ == "__main__":
-    run, sweep = Run(Path("runs/own/main").absolute()), space.read(Path("own.yaml"))
-    launch(LaunchRequest(run, sweep, lambda point: True, lambda *news: None))
+    run, asked = Run(Path("runs/own/main").absolute()), space.read(Path("own.yaml"))
+    launch(LaunchRequest(run, asked, EVERY_TRIAL, lambda *news: None))
 """
 
 

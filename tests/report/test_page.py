@@ -21,7 +21,8 @@ from disentune.report.kind import Caption, Kind
 from disentune.report.kinds import KINDS
 from disentune.report.scores import Scores
 from disentune.results.tables import objective_or_default, read
-from disentune.runs.ledger import Status, write_json
+from disentune.runs.json_files import write_json
+from disentune.runs.trial_folder import Status
 from disentune.spec.figures import FIGURES
 from disentune.spec.settings import Objective
 from run_examples import forged, quick_trial, study

@@ -20,7 +20,7 @@ from disentune.results.tables import (
     varying_keys,
     write_parquet,
 )
-from disentune.runs.ledger import Status
+from disentune.runs.trial_folder import Status
 
 
 def losses(step, value=1.0, **metrics):

@@ -13,7 +13,8 @@ from conftest import TRIAL
 from disentune.files import documents
 from disentune.results import watch
 from disentune.results.watch import Mark, Watcher, as_json, looks, status_path
-from disentune.runs.ledger import Run, Status, TrialFolder
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import Status, TrialFolder
 from disentune.spec.settings import Objective
 from run_examples import quick_trial
 
@@ -402,7 +403,7 @@ def test_rows_are_read_on_from_where_the_last_look_ended(maker, monkeypatch):
     folder = add(maker, status="running", rows=[(300, 0.1), (600, 0.2)])
     watcher, taken = Watcher(maker.run), []
     original = watch._mark
-    monkeypatch.setattr(watch, "_mark", lambda line, metric: (taken.append(line), original(line, metric))[1])
+    monkeypatch.setattr(watch, "_mark", lambda row, metric: (taken.append(row), original(row, metric))[1])
     watcher.look()
     assert len(taken) == 2
     folder.append_row({"step": 900, "metrics": {"mig": 0.3}, "clock": {"seconds": 90.0}})
@@ -478,7 +479,7 @@ def test_a_damaged_line_is_said_and_the_others_count(maker, line):
 
 @pytest.mark.parametrize("value", [None, "high", [1], {"a": 1}])
 def test_what_is_no_number_is_no_value(value):
-    assert watch._mark(json.dumps({"step": 3, "metrics": {"mig": value}}).encode(), "mig")[:3:2] == (3, None)
+    assert watch._mark({"step": 3, "metrics": {"mig": value}}, "mig")[:3:2] == (3, None)
 
 
 TORN = [b"", b"{", b"[]", b'{"state": 3}', b'{"state": "done", "cause": null}', b'{"state": "done", "seconds": "x"}',
@@ -663,4 +664,4 @@ def test_the_path_of_a_status_is_the_one_on_disk(maker):
 
 def test_a_mark_keeps_what_is_needed_of_a_row():
     row = {"step": 3, "metrics": {"mig": 1, "loss": 2.0}, "clock": {"seconds": 4.5}, "overrides": {"a": 1}}
-    assert watch._mark(json.dumps(row).encode(), "mig") == Mark(3, 4.5, 1.0, {"a": 1})
+    assert watch._mark(row, "mig") == Mark(3, 4.5, 1.0, {"a": 1})

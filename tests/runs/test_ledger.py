@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from disentune.errors import ConfigError, TrialError
+from disentune.errors import ConfigError
 from disentune.files import documents, lease
 from disentune.files.storage import assert_writable, place, read_bytes
 from disentune.runs import ledger
-from disentune.runs.ledger import Checkpoints, Run, Status, TrialFolder, find_run, write_atomically
+from disentune.runs.ledger import Run, find_run
+from disentune.runs.trial_folder import Status, TrialFolder
 from disentune.spec.config import TrialConfig, id_of
 from disentune.spec.sweepfile import read_sweep
 
@@ -56,32 +57,7 @@ def row(step, **metrics):
     return {"step": step, "metrics": metrics}
 
 
-# ---- atomic writes
-
-
-@pytest.mark.parametrize("function", ["fsync", "replace"])
-def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(tmp_path, monkeypatch, function):
-    path = tmp_path / "x.json"
-    write_atomically(path, b"old")
-
-    def fail(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, function, fail)
-    with pytest.raises(OSError, match="No space left"):
-        write_atomically(path, b"new")
-    monkeypatch.undo()
-    assert path.read_bytes() == b"old"
-    assert os.listdir(tmp_path) == ["x.json"]
-
-
-def test_content_is_synced_before_it_gets_its_name_and_the_folder_after(tmp_path, monkeypatch):
-    events = []
-    real_fsync, real_replace = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda handle: (events.append("fsync"), real_fsync(handle)))
-    monkeypatch.setattr(os, "replace", lambda *paths: (events.append("replace"), real_replace(*paths)))
-    write_atomically(tmp_path / "x", b"new")
-    assert events == ["fsync", "replace", "fsync"]
+# ---- folders
 
 
 @pytest.fixture
@@ -120,252 +96,6 @@ def test_every_new_folder_is_synced_into_the_one_above_it(tmp_path, unsynced):
     assert_writable(tmp_path / "c" / "d" / "main")
     assert unsynced == set()
     assert (tmp_path / "c" / "d" / "main").is_dir()
-
-
-# ---- rows
-
-
-def test_rows_come_back_bit_for_bit(folder):
-    values = {"loss": 0.1 + 0.2, "mig": 5e-324, "nan": float("nan"), "inf": float("-inf")}
-    folder.append_row(row(1, **values))
-    assert repr(folder.rows()) == repr([row(1, **values)])
-
-
-def test_a_torn_last_row_is_ignored_and_the_next_append_repairs_it(folder):
-    folder.append_row(row(1, loss=1.0))
-    whole = folder.rows_path.read_bytes()
-    for cut in range(1, len(whole)):  # a machine may die after any byte
-        folder.rows_path.write_bytes(whole + whole[:cut].replace(b"\n", b""))
-        assert [r["step"] for r in folder.rows()] == [1]
-    folder.append_row(row(2, loss=2.0))
-    folder.append_row(row(3, loss=3.0))
-    assert [r["step"] for r in folder.rows()] == [1, 2, 3]
-    assert folder.rows_path.read_bytes().startswith(whole)
-
-
-def test_a_torn_only_row_is_repaired_too(folder):
-    folder.rows_path.write_bytes(b'{"step": 1, "met')
-    assert folder.rows() == []
-    folder.append_row(row(1, loss=1.0))
-    assert folder.rows() == [row(1, loss=1.0)]
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [b"garbage", b"", b"\x00\xff\x80", b"5", b"[1]", b'{"metrics": {}}', b'{"step": "x", "metrics": {}}',
-     b'{"step": 2}', b'{"step": [2], "metrics": {}}', b'{"step": true, "metrics": {}}', b'{"step": 2, "metrics": 3}',
-     b"[" * 100_000],
-    ids=range(12),
-)  # fmt: skip
-def test_a_damaged_row_in_the_middle_is_named_with_its_line_and_what_to_do(folder, damage):
-    for step in (1, 2, 3):
-        folder.append_row(row(step, loss=1.0))
-    lines = folder.rows_path.read_bytes().split(b"\n")
-    folder.rows_path.write_bytes(b"\n".join([lines[0], damage, *lines[2:]]))
-    with pytest.raises(ConfigError) as caught:
-        folder.rows()
-    assert f"{folder.rows_path}:2 is damaged; remove the folder {folder.path}" in str(caught.value)
-
-
-def test_a_step_written_twice_counts_once_and_the_first_stays(folder):
-    for step, loss in ((1, 1.0), (3, 3.0), (2, 2.0), (3, 9.0)):
-        folder.append_row(row(step, loss=loss))
-    assert folder.rows() == [row(1, loss=1.0), row(2, loss=2.0), row(3, loss=3.0)]
-
-
-def test_cutting_rows_keeps_those_before_a_step_and_drops_a_torn_line(folder):
-    for step in (1, 2, 3):
-        folder.append_row(row(step, loss=float(step)))
-    with open(folder.rows_path, "ab") as file:
-        file.write(b'{"step": 0, "me')
-    folder.cut_rows(3)
-    assert folder.rows_path.read_bytes().count(b"\n") == 2
-    assert [found["step"] for found in folder.rows()] == [1, 2]
-
-
-# ---- checkpoints
-
-
-STATE = {
-    "step": 7,
-    "model": {"w": torch.tensor([0.1, -0.0, float("nan"), 1e-45]), "b": torch.zeros(0)},
-    "sums": {"names": ["a"], "total": torch.tensor([1 / 3], dtype=torch.float64), "steps": 2},
-    "none": None,
-}
-
-
-def bits(value):
-    if isinstance(value, torch.Tensor):
-        return (value.dtype, value.shape, value.numpy().tobytes())
-    return {key: bits(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-@pytest.fixture
-def checkpoints(tmp_path):
-    return Checkpoints(tmp_path / "checkpoints")
-
-
-def save(checkpoints, *steps):
-    for step in steps:
-        checkpoints.save(step, STATE | {"step": step})
-
-
-def test_a_checkpoint_comes_back_bit_for_bit(checkpoints):
-    save(checkpoints, 7)
-    step, state, notes = checkpoints.newest()
-    assert (step, notes) == (7, [])
-    assert bits(state) == bits(STATE)
-
-
-def test_without_a_checkpoint_training_begins_at_zero(checkpoints):
-    assert checkpoints.newest() == (0, None, [])
-
-
-def test_steps_are_sorted_as_numbers_and_strange_files_do_not_count(checkpoints):
-    save(checkpoints, 900, 1000, 5, 123_456_789_012)
-    (checkpoints.folder / "step-copy.ckpt").touch()
-    (checkpoints.folder / "step-0000000007 (copy).ckpt").touch()
-    (checkpoints.folder / ".step-0000000008.ckpt.abcd").touch()
-    assert checkpoints.steps() == [5, 900, 1000, 123_456_789_012]
-
-
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "foreign", "grown"])
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_with_a_note(checkpoints, damage):
-    save(checkpoints, 5, 10)
-    path = checkpoints.path(10)
-    data = path.read_bytes()
-    flipped = data[:-40] + bytes([data[-40] ^ 1]) + data[-39:]
-    wrecks = {"cut": data[:-1], "flipped": flipped, "empty": b"", "foreign": b"PK\x03\x04", "grown": data + b"x"}
-    path.write_bytes(wrecks[damage])
-    with pytest.raises(TrialError, match="is damaged"):
-        checkpoints.load(10)
-    step, state, notes = checkpoints.newest()
-    assert step == state["step"] == 5
-    assert notes == [f"{path} is damaged; the checkpoint before it is used"]
-
-
-def test_when_all_are_damaged_training_begins_again(checkpoints):
-    save(checkpoints, 5, 10)
-    for step in (5, 10):
-        checkpoints.path(step).write_bytes(b"")
-    step, state, notes = checkpoints.newest()
-    assert (step, state, len(notes)) == (0, None, 2)
-
-
-def fails_to_read(monkeypatch, number):
-    def fail(path, most=None):
-        raise OSError(number, os.strerror(number), str(path))
-
-    monkeypatch.setattr(ledger, "read_bytes", fail)
-
-
-@pytest.mark.parametrize("number", [errno.ESTALE, errno.EACCES])
-def test_a_storage_that_does_not_answer_or_let_us_in_damages_no_checkpoint(checkpoints, monkeypatch, number):
-    save(checkpoints, 10, 20)
-    with monkeypatch.context() as patch:
-        fails_to_read(patch, number)
-        with pytest.raises(OSError, match=os.strerror(number)):
-            checkpoints.newest()
-    assert checkpoints.newest()[0] == 20
-
-
-def test_a_checkpoint_on_a_bad_block_of_the_disk_is_passed_over(checkpoints, monkeypatch):
-    save(checkpoints, 10)
-    fails_to_read(monkeypatch, errno.EIO)
-    assert checkpoints.newest()[:2] == (0, None)
-    assert checkpoints.steps() == []
-
-
-def test_a_damaged_checkpoint_does_not_crowd_out_the_sound_ones(checkpoints):
-    """The newest of 10, 20, 30 is damaged; going on from 20 to 25 and keeping one must keep 25, not the wreck."""
-    save(checkpoints, 10, 20, 30)
-    checkpoints.path(30).write_bytes(b"wreck")
-    assert checkpoints.newest()[0] == 20
-    save(checkpoints, 25)
-    checkpoints.prune(1, None)
-    assert checkpoints.newest()[0] == 25
-
-
-def test_a_checkpoint_that_a_killed_writer_left_half_is_cleared(checkpoints):
-    save(checkpoints, 10)
-    (checkpoints.folder / ".step-0000000020.ckpt.1234abcd").write_bytes(b"half")
-    checkpoints.prune(2, None)
-    assert os.listdir(checkpoints.folder) == ["step-0000000010.ckpt"]
-
-
-def test_prune_keeps_the_newest_and_the_best(checkpoints):
-    save(checkpoints, 1, 2, 3, 4, 5)
-    checkpoints.prune(2, 2)
-    assert checkpoints.steps() == [2, 4, 5]
-    checkpoints.prune(2, 5)
-    assert checkpoints.steps() == [4, 5]
-    checkpoints.prune(1, None)
-    assert checkpoints.steps() == [5]
-    checkpoints.prune(3, 99)
-    assert checkpoints.steps() == [5]
-
-
-def test_copying_takes_over_the_state_at_a_step_and_drops_what_came_later(tmp_path):
-    ours, theirs = Checkpoints(tmp_path / "ours"), Checkpoints(tmp_path / "theirs")
-    save(ours, 5, 10, 15)
-    theirs.save(10, STATE | {"step": 10, "mark": "theirs"})
-    ours.copy_from(theirs, 10)
-    assert ours.steps() == [5, 10]
-    assert ours.load(10)["mark"] == "theirs"
-    ours.copy_from(theirs, 10)  # a driver that died after it does it again
-    assert ours.load(10)["mark"] == "theirs"
-
-
-def test_copying_into_a_trial_that_has_no_checkpoint_yet(tmp_path):
-    ours, theirs = Checkpoints(tmp_path / "ours"), Checkpoints(tmp_path / "theirs")
-    save(theirs, 10)
-    ours.copy_from(theirs, 10)
-    assert ours.newest()[0] == 10
-
-
-# ---- pictures
-
-
-def test_pictures_come_back_by_their_step(folder):
-    assert folder.picture_steps() == []
-    assert folder.read_pictures(300) is None
-    folder.write_pictures(1200, b"late")
-    folder.write_pictures(300, b"early")
-    folder.write_pictures(300, b"again")
-    assert folder.picture_steps() == [300, 1200]
-    assert (folder.read_pictures(300), folder.read_pictures(1200)) == (b"again", b"late")
-    assert (folder.path / "pictures" / "step-0000000300.npz").is_file()
-
-
-def test_pictures_that_a_killed_writer_left_half_do_not_count_and_are_cleared(folder):
-    folder.write_pictures(300, b"x")
-    pictures = folder.path / "pictures"
-    (pictures / ".step-0000000600.npz.abcd0123").write_bytes(b"ha")
-    (pictures / ".failed.txt.abcd0123").write_bytes(b"ha")
-    (pictures / "step-copy.npz").touch()
-    assert folder.picture_steps() == [300]
-    assert folder.read_pictures(600) is None
-    folder.write_pictures(900, b"y")
-    assert sorted(os.listdir(pictures)) == ["step-0000000300.npz", "step-0000000900.npz", "step-copy.npz"]
-
-
-@pytest.mark.parametrize("write", [lambda f: f.write_pictures(1, b"new"), lambda f: f.write_pictures_failure("new")])
-def test_a_picture_file_is_whole_or_not_there(folder, monkeypatch, write):
-    def fail(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="No space left"):
-        write(folder)
-    assert os.listdir(folder.path / "pictures") == []
-
-
-def test_why_there_are_no_pictures_is_kept_in_words(folder):
-    assert folder.pictures_failure() == ""
-    folder.write_pictures_failure("größer als der Speicher\n")
-    assert folder.pictures_failure() == "größer als der Speicher\n"
-    assert folder.pictures_failure_path.read_bytes() == "größer als der Speicher\n".encode()
-    assert folder.picture_steps() == []
 
 
 # ---- config and status
@@ -732,10 +462,10 @@ def test_every_session_has_its_own_token_and_clears_an_old_request_to_stop(run):
 WRITER = """
 import os, sys
 from pathlib import Path
-from disentune.runs import ledger
+from disentune.files.writing import write_atomically
 os.replace = lambda *paths: (print(paths[0], flush=True), sys.stdin.read())
 for name in sys.argv[1:]:
-    ledger.write_atomically(Path(name), b"new")
+    write_atomically(Path(name), b"new")
 """
 
 

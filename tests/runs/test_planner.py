@@ -9,15 +9,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from disentune.cli import sweeps
 from disentune.errors import Unavailable
 from disentune.results.tables import read, write_parquet
 from disentune.runs import planner as planner_module
 from disentune.runs import segment as segment_module
-from disentune.runs.ledger import Run, TrialFolder
+from disentune.runs.ledger import Run
 from disentune.runs.planner import DOUBT_S, LEAVE_S, LONGEST_REST_S, STORAGE_FAULTS, STORAGE_S, Planner
+from disentune.runs.preview import make_plan
 from disentune.runs.segment import Report, work
 from disentune.runs.suggest import Suggestions
+from disentune.runs.trial_folder import TrialFolder
+from disentune.spec.space import check
 from disentune.spec.sweepfile import read_sweep
 from simulator import (
     SCHEDULERS,
@@ -203,7 +205,7 @@ def test_a_limit_counts_trials_whose_rows_were_cut_as_unfinished(tmp_path):
     for folder in run.trials():
         cut(folder, "the last")
     for _ in range(3):  # 6 trials, 2 at a time
-        simulate(run, path, np.random.default_rng(1), wanted=sweeps._wanted(read_sweep(path), run, None, 2))
+        simulate(run, path, np.random.default_rng(1), choice=make_plan(check(read_sweep(path)), run, limit=2).choice)
     assert table(run) == expected
 
 
@@ -223,7 +225,7 @@ def test_a_trial_of_a_billion_steps_is_handed_out_to_its_next_milestone(tmp_path
     path = sweep_file(tmp_path, "grid", scheduler)
     path.write_text(path.read_text().replace("steps: 12,", "steps: 1_000_000_000,"))
     run = Run(tmp_path / "runs" / "tiny" / "main")
-    planner = Planner(run, read_sweep(path), "session")
+    planner = Planner(run, check(read_sweep(path)), "session")
     trial = next(iter(planner.trials.values()))
     assert planner._allowed(trial) == first
     trial.status = replace(trial.status, step=4)
@@ -546,7 +548,7 @@ def made_up(run, sweep, scores):
     """Carries a sweep out with scores(config)[step] instead of training."""
     with run.locked() as session:
         run.record(sweep)
-        planner = Planner(run, sweep, session)
+        planner = Planner(run, check(sweep), session)
         while (segment := planner.next()) is not None:
             trial = planner.trials[segment.trial_id]
             course = scores(trial.config)
@@ -622,7 +624,7 @@ def test_a_lost_worker_is_replaced_but_not_for_ever(tmp_path):
     path, run = sweep_file(tmp_path), Run(tmp_path / "runs" / "tiny" / "main")
     sweep = read_sweep(path)
     with run.locked() as session:
-        planner = Planner(run, sweep, session)
+        planner = Planner(run, check(sweep), session)
         for _ in range(sweep.settings.retries.lost + 1):
             segment = planner.next()
             message = planner.lost(segment.trial_id, "the node burnt")
@@ -654,7 +656,7 @@ def faulty(tmp_path):
     def planner(*overrides, **more):
         sweep = read_sweep(sweep_file(tmp_path), overrides)
         with run.locked() as session:
-            return Planner(run, sweep, session, clock=clock, **more)
+            return Planner(run, check(sweep), session, clock=clock, **more)
 
     planner.run, planner.clock = run, clock
     return planner
@@ -755,7 +757,7 @@ def test_a_trial_that_is_stopped_makes_room_for_the_next_at_once(tmp_path, monke
     run = Run(tmp_path / "runs" / "tiny" / "main")
     sweep = read_sweep(sweep_file(tmp_path, "optuna"), ["search.in_flight=1", "seeds=1"])
     with run.locked() as session:
-        planner = Planner(run, sweep, session)
+        planner = Planner(run, check(sweep), session)
     arms = len(planner.open)
     waiting, stopped = list(planner.open), []
     real = Planner._allowed
@@ -813,7 +815,7 @@ def test_a_search_that_could_not_be_told_ends_the_driver(tmp_path, monkeypatch):
     """Its journal may hold half an entry, which the next driver cuts off."""
     run = Run(tmp_path / "runs" / "tiny" / "main")
     with run.locked() as session:
-        planner = Planner(run, read_sweep(sweep_file(tmp_path, "optuna")), session)
+        planner = Planner(run, check(read_sweep(sweep_file(tmp_path, "optuna"))), session)
 
     def fail(self, *result):
         raise OSError(errno.ENOSPC, "No space left")
@@ -962,7 +964,7 @@ def test_a_failing_trial_keeps_its_traceback_and_the_others_go_on(tmp_path, monk
 def test_a_worker_of_an_earlier_driver_writes_no_more(tmp_path):
     path, run = sweep_file(tmp_path), Run(tmp_path / "runs" / "tiny" / "main")
     with run.locked() as session:
-        planner = Planner(run, read_sweep(path), session)
+        planner = Planner(run, check(read_sweep(path)), session)
         segment = planner.next()
         stale = work(segment)
         next(stale)
@@ -980,7 +982,7 @@ def test_a_stop_request_checkpoints_where_it_stands(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "POLL_S", 0.0)
     path, run = sweep_file(tmp_path, extra=""), Run(tmp_path / "runs" / "tiny" / "main")
     with run.locked() as session:
-        planner = Planner(run, read_sweep(path, ["checkpoint.every_steps=1000"]), session)
+        planner = Planner(run, check(read_sweep(path, ["checkpoint.every_steps=1000"])), session)
         segment = planner.next()
         reports = work(segment)
         assert [next(reports).step for _ in range(5)] == [1, 2, 3, 4, 5]

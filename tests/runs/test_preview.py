@@ -10,10 +10,11 @@ import torch
 from disentune.errors import ConfigError
 from disentune.files import documents
 from disentune.runs import preview
-from disentune.runs.ledger import Run, Status
+from disentune.runs.choice import filters_allowed
+from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
-from disentune.runs.preview import cost, filters_allowed, make_plan
 from disentune.runs.segment import Report
+from disentune.runs.trial_folder import Status
 from disentune.spec import space
 from disentune.spec.config import Training
 from disentune.spec.sweepfile import read_sweep
@@ -28,6 +29,14 @@ TRIAL = {
     "loss_scale": "mean",
 }
 MIG = {"metric": "mig", "mode": "max"}
+
+
+def make_plan(sweep, run, **filters):
+    return preview.make_plan(space.check(sweep), run, **filters)
+
+
+def cost(sweep, plan, probe):
+    return preview.cost(space.check(sweep), plan, probe)
 
 
 @pytest.fixture
@@ -50,7 +59,9 @@ def ran(run, sweep, *states):
     """Records a sweep as run: its first trials in the given (state, step)s."""
     run.path.mkdir(parents=True, exist_ok=True)
     run.record(sweep)
-    for point, (state, step) in zip(space.points(sweep), states, strict=False):
+    asked = space.check(sweep)
+    points = asked.points or [space.Point(config, (arm,)) for arm, config in asked.unseeded]
+    for point, (state, step) in zip(points, states, strict=False):
         folder = run.trial(point.config.id)
         folder.create(point.config, point.arms)
         folder.set_status(Status(state, step))
@@ -77,7 +88,7 @@ def test_done_continuing_and_new_are_told_apart(sweep, run):
     ran(run, read, ("done", 40), ("failed", 7), ("diverged", 9), ("running", 20), ("pending", 0))
     planned = make_plan(read, run)
     assert (planned.done, planned.new, planned.trials) == (3, 7, 12)
-    assert planned.continuing == {space.points(read)[3].config.id: 20, space.points(read)[4].config.id: 0}
+    assert planned.continuing == {space.check(read).points[3].config.id: 20, space.check(read).points[4].config.id: 0}
     assert "1 trial(s) failed before; --retry-failed runs them again" in planned.warnings
 
 
@@ -101,7 +112,7 @@ def test_the_shape_for_other_programs(sweep, run):
 def test_a_filter_counts_only_what_it_wants(sweep, run):
     read = sweep(GRID, seeds=2)
     ran(run, read, ("done", 40))
-    planned = make_plan(read, run, lambda point: "b" in point.arms)
+    planned = make_plan(read, run, only="arm == 'b'")
     assert (planned.trials, planned.done, planned.new) == (6, 0, 6)
     assert planned.arms == {"a": 2, "b": 6}
 
@@ -269,7 +280,7 @@ def searched(run, sweep, *states):
     """Records a search as run: its first trials in the given (state, step)s, without training."""
     with run.locked() as session:
         run.record(sweep)
-        planner = Planner(run, sweep, session)
+        planner = Planner(run, space.check(sweep), session)
         for state, step in states:
             trial_id = planner.next().trial_id
             row = {"step": step, "metrics": {"loss": 1.0, "mig": int(trial_id, 16) / 2**64}}
@@ -514,8 +525,8 @@ def test_filters_go_with_searches_whose_trials_stand_alone(sweep):
 def test_a_trial_ended_by_stop_steps_goes_on_when_the_number_is_raised(sweep, run):
     read = sweep({"a": {}}, stop={"steps": 20})
     ran(run, read)
-    folder = run.trial(space.points(read)[0].config.id)
-    folder.create(space.points(read)[0].config, ("a",))
+    folder = run.trial(space.check(read).points[0].config.id)
+    folder.create(space.check(read).points[0].config, ("a",))
     folder.append_row({"step": 20, "metrics": {"loss": 1.0}})
     folder.set_status(Status("done", 20, "stop.steps: 20"))
     assert make_plan(read, run).done == 1
@@ -543,3 +554,13 @@ def test_a_failed_trial_stays_failed_whatever_its_rows(sweep, run):
     run.trials()[0].rows_path.unlink()
     assert make_plan(read, run).done == 1
     assert make_plan(read, run, retry_failed=True).continuing == {run.trials()[0].id: 40}
+
+
+def test_a_limit_counts_failed_trials_that_are_tried_again(sweep, run):
+    read = sweep(GRID)
+    ran(run, read, ("failed", 20), ("done", 40), ("failed", 20))
+    ids = [point.config.id for point in space.check(read).points]
+    planned = make_plan(read, run, limit=2, retry_failed=True)
+    assert planned.choice.ids == {ids[0], ids[2]}
+    assert planned.continuing == {ids[0]: 20, ids[2]: 20}
+    assert make_plan(read, run, limit=2).choice.ids == {ids[3]}

@@ -19,10 +19,11 @@ import torch
 from disentune.errors import ConfigError, DataError
 from disentune.learn import pictures
 from disentune.learn.training import Training
-from disentune.runs import ledger
 from disentune.runs import segment as segment_module
-from disentune.runs.ledger import Checkpoints, Run, TrialFolder, is_final
+from disentune.runs.checkpoints import Checkpoints
+from disentune.runs.ledger import Run
 from disentune.runs.segment import Best, Preempted, Segment, Superseded, Watchdog, _Worker, plateau, work
+from disentune.runs.trial_folder import TrialFolder, is_final
 from disentune.spec.settings import Objective, Plateau, Settings
 
 MIG = Objective(metric="mig", mode="max")
@@ -275,7 +276,7 @@ def test_a_ledger_that_cannot_be_read_from_the_start_is_the_storage_s_fault(segm
     def fail(path, most=None):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(ledger, "read_bytes", fail)
+    monkeypatch.setattr("disentune.runs.json_files.read_bytes", fail)
     with pytest.raises(PermissionError):
         list(work(part))
 

@@ -42,7 +42,7 @@ def read(path):
 
 @cache
 def points(name):
-    return space.points(read(SWEEPS / "paper" / f"{name}.yaml"))
+    return read(SWEEPS / "paper" / f"{name}.yaml").points
 
 
 def trials(name):
@@ -93,7 +93,7 @@ def spacing(config):
 
 @pytest.mark.parametrize("path", FILES, ids=shown)
 def test_every_sweep_can_run_and_asks_a_question(path):
-    assert read(path).question.endswith("?")
+    assert read(path).sweep.question.endswith("?")
 
 
 @pytest.mark.parametrize("path", FILES, ids=shown)
@@ -110,7 +110,7 @@ def test_the_header_of_a_paper_sweep_also_says_its_trials_and_what_is_ours(name)
 
 
 def test_no_two_sweeps_share_a_name_and_so_a_folder_of_runs():
-    names = Counter(read(path).name for path in FILES)
+    names = Counter(read(path).sweep.name for path in FILES)
     assert names.most_common(1)[0][1] == 1, names.most_common(1)
 
 

@@ -14,7 +14,8 @@ from disentune.files import documents
 from disentune.plugin import Catalogue
 from disentune.results.inspection import worlds_of
 from disentune.runs.ledger import Run
-from disentune.runs.preview import make_plan
+from disentune.runs.planner import Planner
+from disentune.runs.preview import cost, make_plan
 from disentune.spec import space
 from disentune.spec.config import Invalid, TrialConfig
 from disentune.spec.sweepfile import Domain, read_sweep
@@ -75,7 +76,7 @@ def test_an_arm_is_the_product_of_its_grids_and_a_sweep_the_union_of_its_arms_ti
         },
         seeds=4,
     )
-    points = space.points(read)
+    points = space.check(read).points
     assert len(points) == (3 * 2 + 2 + 1) * 4
     assert len({point.config.id for point in points}) == len(points)
     in_a = {(p.config.framework.params.beta, p.config.model.params.latents) for p in points if p.arms == ("a",)}
@@ -91,16 +92,17 @@ def nothing_is_imported(monkeypatch):
 
 
 def test_the_steps_of_trials_are_those_of_the_points(sweep):
+    one_draw = {"framework.beta": {"choice": [1]}}
     read = sweep(
         {
-            "a": {"training.steps": {"grid": [1000, 2e3]}, "model.latents": {"grid": [4, 5]}},
-            "b": {"model": {"name": "mlp", "width": 16, "latents": 4, "depth": 2}},
+            "a": {"training.steps": {"grid": [1000, 2e3]}, "model.latents": {"grid": [4, 5]}, **one_draw},
+            "b": {"model": {"name": "mlp", "width": 16, "latents": 4, "depth": 2}, **one_draw},
             "c": {"framework.beta": {"uniform": [1, 2]}},
         },
         search=random(3),
         seeds=2,
     )
-    steps = sorted(point.config.training.steps for point in space.points(read))
+    steps = sorted(point.config.training.steps for point in space.check(read).points)
     assert sorted(space.steps_of_trials(read)) == steps
 
 
@@ -128,35 +130,34 @@ def test_steps_that_are_none_are_refused_also_beside_a_plug_in_of_the_users_own(
 
 
 def test_points_come_a_seed_at_a_time_so_that_a_stopped_sweep_has_whole_replicates(sweep):
-    points = space.points(sweep({"a": {"framework.beta": {"grid": [1, 2]}}}, seeds=[5, 3]))
+    points = space.check(sweep({"a": {"framework.beta": {"grid": [1, 2]}}}, seeds=[5, 3])).points
     assert [(p.config.seed, p.config.framework.params.beta) for p in points] == [(5, 1), (5, 2), (3, 1), (3, 2)]
 
 
 def test_a_config_that_two_arms_ask_for_runs_once_and_carries_both(sweep):
     read = sweep({"a": {"framework.beta": {"grid": [1, 2]}}, "b": {"framework.beta": {"grid": [2, 3]}}}, seeds=2)
-    points = space.points(read)
+    points = space.check(read).points
     assert len(points) == 3 * 2
     assert sorted(p.arms for p in points if p.config.framework.params.beta == 2) == [("a", "b"), ("a", "b")]
 
 
 def test_equal_numbers_of_a_grid_are_one_point(sweep):
-    points = space.points(sweep({"a": {"framework.beta": {"grid": [1, 1.0]}}}))
+    points = space.check(sweep({"a": {"framework.beta": {"grid": [1, 1.0]}}})).points
     assert len(points) == 1
     assert points[0].arms == ("a",)
 
 
 def test_choice_and_int_are_finite_so_a_grid_search_visits_them(sweep):
     read = sweep({"a": {"model.latents": {"int": [2, 5]}, "framework.beta": {"choice": [1, 2]}}})
-    space.check(read)
-    assert len(space.points(read)) == 4 * 2
+    assert len(space.check(read).points) == 4 * 2
 
 
 def test_seeds_change_nothing_else(sweep):
     read = sweep({"a": {"framework.beta": {"grid": [1, 2]}}}, seeds=3)
-    trees = [point.config.tree() for point in space.points(read)]
+    trees = [point.config.tree() for point in space.check(read).points]
     assert {tree.pop("seed") for tree in trees} == {0, 1, 2}
     assert all(tree == trees[i % 2] for i, tree in enumerate(trees))
-    for point in space.points(read):  # the fast way to a seed gives what parsing with it gives
+    for point in space.check(read).points:  # the fast way to a seed gives what parsing with it gives
         assert space.trial_config(point.config.tree(), point.config.seed).id == point.config.id
 
 
@@ -169,7 +170,7 @@ LOG = {"log_uniform": [1e-4, 1.0]}
 def test_every_seed_sees_the_same_draws(sweep):
     read = sweep({"a": {"framework.beta": LOG}}, search=random(5), seeds=3)
     by_seed = {}
-    for point in space.points(read):
+    for point in space.check(read).points:
         by_seed.setdefault(point.config.seed, []).append(point.config.framework.params.beta)
     assert by_seed[0] == by_seed[1] == by_seed[2]
     assert len(set(by_seed[0])) == 5
@@ -360,7 +361,7 @@ def test_a_trial_holds_at_most_one_gpu(refusal):
 
 def test_a_trial_that_holds_a_gpu_trains_on_it(sweep, refusal):
     def device(**keys):
-        return space.points(sweep(**keys))[0].config.training.device
+        return space.check(sweep(**keys)).points[0].config.training.device
 
     assert device() == "cpu"
     assert device(resources={"gpu": 0.25}) == "cuda"
@@ -518,7 +519,7 @@ arms:
 def test_a_sound_file_is_read_and_checked_at_once(sweep):
     read = sweep({"a": {"framework.beta": {"grid": [0, 1]}}})
     path = documents.Path(read.file)
-    assert space.read(path).arms == read.arms
+    assert space.read(path).sweep.arms == read.arms
     with pytest.raises(ConfigError, match=r"--set framework\.beta"):
         space.read(path, ["framework.beta=-1"])
 
@@ -598,23 +599,49 @@ def test_a_value_that_would_hang_or_crash_a_run_is_refused_with_its_line(refusal
 # ---- large sweeps
 
 
-def test_every_point_of_a_sweep_is_parsed_once(tmp_path, sweep, monkeypatch):
-    parsed, parse = [], TrialConfig.parse
-    monkeypatch.setattr(TrialConfig, "parse", lambda tree: (parsed.append(tree), parse(tree))[1])
-    made = sweep({"all": {"framework.beta": {"grid": list(range(1, 51))}}}, seeds=2)
-    space.check(made)
-    assert len(parsed) == 50
-    planned = make_plan(made, Run(tmp_path / "runs" / "demo" / "main"))
-    assert planned.trials == 100
-    assert [point.config.seed for point in space.points(made)] == [0] * 50 + [1] * 50
-    assert len(worlds_of(made)) == 1
+def carried_to_a_planner(made, tmp_path):
+    """All that `plan` and `run` do with a sweep before the first trial starts."""
+    run = Run(tmp_path / "runs" / "demo" / "main")
+    run.path.mkdir(parents=True)
+    asked = space.check(made)
+    planned = make_plan(asked, run, limit=3)
+    cost(asked, planned, probe=False)
+    worlds_of(asked)
+    return asked, Planner(run, asked, "session", planned.choice)
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """Every tree that was parsed to a trial."""
+    trees, parse = [], TrialConfig.parse
+    monkeypatch.setattr(TrialConfig, "parse", lambda tree: (trees.append(tree), parse(tree))[1])
+    return trees
+
+
+@pytest.mark.parametrize("figures", [[], [{"name": "curves", "metric": "mig"}]])
+def test_every_point_of_a_grid_is_parsed_once_on_the_way_to_a_run(tmp_path, sweep, parsed, figures):
+    made = sweep({"all": {"framework.beta": {"grid": list(range(1, 51))}}}, seeds=2, figures=figures)
+    asked, planner = carried_to_a_planner(made, tmp_path)
+    assert [point.config.seed for point in asked.points] == [0] * 50 + [1] * 50
+    assert (len(planner.trials), len(planner.open)) == (100, 3)
     assert len(parsed) == 50
 
 
-def test_a_list_of_points_that_is_changed_leaves_the_sweep_as_it_was(sweep):
-    made = sweep({"all": {"framework.beta": {"grid": [1, 2]}}})
-    space.points(made).clear()
-    assert len(space.points(made)) == 2
+def test_every_point_and_corner_of_a_random_search_is_parsed_once_on_the_way_to_a_run(tmp_path, sweep, parsed):
+    figures = [{"name": "curves", "metric": "mig"}]
+    made = sweep({"all": {"framework.beta": LOG}}, seeds=2, search=random(20), figures=figures)
+    _, planner = carried_to_a_planner(made, tmp_path)
+    assert len(planner.trials) == 40
+    assert len(parsed) == 2 + 20
+
+
+def test_a_model_based_search_parses_its_corners_once_and_each_suggestion_once(tmp_path, sweep, parsed):
+    search = {"name": "optuna", "points": 9, "in_flight": 4}
+    made = sweep({"all": {"framework.beta": LOG}}, seeds=2, search=search, objective=MIG)
+    asked, planner = carried_to_a_planner(made, tmp_path)
+    assert asked.points == ()
+    assert (len(planner.trials), len(planner.open)) == (8, 3)
+    assert len(parsed) == 2 + 4
 
 
 def test_a_config_is_the_same_whether_its_sections_were_met_before(trial_with):

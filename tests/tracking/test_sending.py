@@ -15,10 +15,11 @@ import pytest
 from disentune.files.storage import place
 from disentune.learn import pictures
 from disentune.results import tables
-from disentune.runs.ledger import Run, Status
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import Status
 from disentune.tracking import sending
 from disentune.tracking.connection import connection
-from disentune.tracking.sending import Tail, Tracker, unsent
+from disentune.tracking.sending import Tracker, unsent
 from run_examples import course, quick_trial
 from wandb_server import KEY, WandbServer, forget_client
 
@@ -600,18 +601,6 @@ def test_an_offline_run_can_be_sent_later_once(server, maker, rng):
 # ---- reading along
 
 
-def test_a_tail_gives_each_complete_row_once(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    tail = Tail(path)
-    assert tail.new() == []
-    path.write_text('{"step": 1}\n{"st')
-    assert tail.new() == [{"step": 1}]
-    with open(path, "a") as file:
-        file.write('ep": 2}\n{"step": 3}\n')
-    assert tail.new() == [{"step": 2}, {"step": 3}]
-    assert tail.new() == []
-
-
 def test_status_is_read_before_rows(maker, rng, server):
     """A trial that ends in between is closed at the next look, with all its rows."""
     rows = course(0.5, rng)
@@ -667,14 +656,3 @@ def test_offline_files_of_a_run_in_a_store_are_kept_there_whole(server, object_s
     (file,) = run.trial(trial_id).wandb_folder.glob("offline-run-*/*.wandb")
     assert name.startswith(f"runs/demo/main/trials/{trial_id}/wandb/offline-run-")
     assert object_store[name] == file.read_bytes()
-
-
-def test_an_object_that_grows_gives_each_row_once(object_store):
-    path = place("s3://bucket/rows.jsonl")
-    tail = Tail(path)
-    assert tail.new() == []
-    path.write_bytes(b'{"step": 1}\n')
-    assert tail.new() == [{"step": 1}]
-    assert tail.new() == []
-    path.write_bytes(b'{"step": 1}\n{"step": 2}\n')
-    assert tail.new() == [{"step": 2}]

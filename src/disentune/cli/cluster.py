@@ -17,6 +17,7 @@ from disentune.cli.terminal import err, out, print_json
 if TYPE_CHECKING:
     from disentune.cluster.check import Checked
     from disentune.cluster.verify import Node, Verdict
+    from disentune.spec.space import SweepPoints
     from disentune.spec.sweepfile import SweepFile
 
 app = typer.Typer(name="cluster", help="Checks of a cluster's file and of a running cluster.", no_args_is_help=True)
@@ -87,12 +88,12 @@ def verify(
     if working_dir is not None:
         submission.assert_small(working_dir)
         sys.path.insert(0, str(working_dir.resolve()))
-    read = space.read(sweep) if sweep is not None else None
+    asked = space.read(sweep) if sweep is not None else None
     submission.assert_storage(storage)
     if "://" in address:
-        verdict = _verdict_from_afar(address, nodes, storage, read, working_dir)
+        verdict = _verdict_from_afar(address, nodes, storage, asked.sweep if asked else None, working_dir)
     else:
-        verdict = _verdict(address, nodes, storage, read)
+        verdict = _verdict(address, nodes, storage, asked)
     if as_json:
         print_json(verdict.as_json())
     else:
@@ -104,12 +105,12 @@ def _say(text: str) -> None:
     err.print(text, markup=False)
 
 
-def _verdict(address: str, nodes: int | None, storage: str | None, sweep: SweepFile | None) -> Verdict:
+def _verdict(address: str, nodes: int | None, storage: str | None, asked: SweepPoints | None) -> Verdict:
     from disentune.cluster.verify import verify
     from disentune.runs.preview import plan_afresh
 
-    sources = plan_afresh(sweep).sources if sweep is not None else ()
-    data_root = sweep.settings.data.root if sweep is not None else None
+    sources = plan_afresh(asked).sources if asked is not None else ()
+    data_root = asked.sweep.settings.data.root if asked is not None else None
     return verify(address, nodes, storage, sources, data_root, _say)
 
 

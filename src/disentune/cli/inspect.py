@@ -146,8 +146,8 @@ def _worlds(what: str | None, dataset: str | None, recon: str, sets: list[str]) 
     if dataset is not None:
         worlds, root, name = [inspection.world_asked(dataset, recon, sets)], None, f"{dataset}-{recon}"
     else:
-        sweep = space.read(Path(str(what)), sets)
-        worlds, root, name = inspection.worlds_of(sweep), sweep.settings.data.root, sweep.name
+        asked = space.read(Path(str(what)), sets)
+        worlds, root, name = inspection.worlds_of(asked), asked.sweep.settings.data.root, asked.sweep.name
     name = "".join(sign if sign.isalnum() or sign in "_-." else "-" for sign in name)
     use_root(root)
     if missing := inspection.missing_data(worlds, root):
@@ -191,8 +191,8 @@ def _draw(folder: Path, worlds: list[Seen], looks: list[Look], seed: int) -> lis
 
 def _saved(folder: Path, figures: dict[str, Figure]) -> list[Path]:
     """As PNG and SVG; gives the PNGs."""
+    from disentune.files.writing import write_atomically
     from disentune.report import canvas
-    from disentune.runs.ledger import write_atomically
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, drawn in figures.items():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from disentune.results.tables import Results
-    from disentune.runs.ledger import Status, TrialFolder
+    from disentune.runs.trial_folder import Status, TrialFolder
 
 # ---- status
 

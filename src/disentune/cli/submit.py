@@ -16,6 +16,7 @@ from disentune.errors import INTERRUPTED, ConfigError
 
 if TYPE_CHECKING:
     from disentune.cluster.submission import Job
+    from disentune.spec.space import SweepPoints
     from disentune.spec.sweepfile import SweepFile
 
 
@@ -53,10 +54,11 @@ def submit(
         working_dir = working_dir.resolve()
         submission.assert_small(working_dir)
         sys.path.insert(0, str(working_dir))  # the cluster imports plug-ins from there
-    read = space.read(sweep, set_ or ())
+    asked = space.read(sweep, set_ or ())
+    read = asked.sweep
     assert_run_name(name)
     submission.assert_storage(storage)
-    trials = _trials(read, only, limit)
+    trials = _trials(asked, only, limit)
     submission.assert_plugins_sent(read, working_dir)
     job = submission.Job(read, name, storage, _arguments(only, limit, retry_failed), working_dir)
     client = submission.connected(address)
@@ -87,19 +89,17 @@ def _arguments(only: str | None, limit: int | None, retry_failed: bool) -> list[
     return arguments + (["--retry-failed"] if retry_failed else [])
 
 
-def _trials(sweep: SweepFile, only: str | None, limit: int | None) -> int:
+def _trials(asked: SweepPoints, only: str | None, limit: int | None) -> int:
     """How many are asked for, as far as can be told without the run. Every point has been checked by then; here a
     model of each arm is built, and the filters are."""
-    from disentune.runs.preview import cost, filters_allowed, plan_afresh
-    from disentune.spec.selection import select
+    from disentune.runs.choice import filters_allowed
+    from disentune.runs.preview import cost, plan_afresh
 
-    filters_allowed(sweep, only is not None, limit is not None)
-    known = {key for entries in sweep.arms.values() for key in entries}
-    selection = select(only, known) if only is not None else lambda trial: True
-    plan = plan_afresh(sweep, lambda point: selection({**point.config.tree(), "arm": point.arms}))
+    filters_allowed(asked.sweep, only is not None, limit is not None)
+    plan = plan_afresh(asked, only)
     if only is not None and not plan.trials:
         raise ConfigError(f"--only {only}: no trial of the sweep is selected")
-    cost(sweep, plan, probe=False)
+    cost(asked, plan, probe=False)
     return min(plan.trials, limit or plan.trials)
 
 

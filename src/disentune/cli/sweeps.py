@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,44 +39,10 @@ if TYPE_CHECKING:
     from disentune.results.tables import Results
     from disentune.runs.ledger import Run
     from disentune.runs.preview import Cost, Plan
-    from disentune.spec.selection import Trial
     from disentune.spec.settings import Objective
-    from disentune.spec.space import Point
+    from disentune.spec.space import SweepPoints
     from disentune.spec.sweepfile import SweepFile
     from disentune.tracking.connection import Connection
-
-
-def _wanted(sweep: SweepFile, run: Run, only: str | None, limit: int | None) -> Callable[[Point], bool]:
-    """The filter of --only, and of --limit over trials that are not finished."""
-    from disentune.runs.preview import filters_allowed
-
-    filters_allowed(sweep, only is not None, limit is not None)
-    selection = selected_by(sweep, only)
-    taken: set[str] = set()
-
-    @cache
-    def final() -> set[str]:
-        known = run.known_trials("config.json", "status.json", "rows.jsonl")
-        return {id for id, folder in known.items() if folder.sound().status.final}
-
-    def wanted(point: Point) -> bool:
-        if only and not selection({**point.config.tree(), "arm": point.arms}):
-            return False
-        if limit is None or point.config.id in taken:
-            return True
-        if point.config.id in final() or len(taken) >= limit:
-            return False
-        taken.add(point.config.id)
-        return True
-
-    return wanted
-
-
-def selected_by(sweep: SweepFile, only: str | None) -> Callable[[Trial], bool]:
-    from disentune.spec.selection import select
-
-    known = {key for entries in sweep.arms.values() for key in entries}
-    return select(only, known) if only else lambda trial: True
 
 
 def _run_folder(storage: str, sweep_name: str, name: str) -> Run:
@@ -114,9 +78,9 @@ def plan(
 
     try:
         with patient_progress() as say:
-            read = space.read(sweep, set_ or (), say)
-        run = _run_folder(storage, read.name, name)
-        planned = _planned(read, run, only, limit)
+            asked = space.read(sweep, set_ or (), say)
+        run = _run_folder(storage, asked.sweep.name, name)
+        planned = _planned(asked, run, only, limit)
         missing = unprepared(planned)
         if missing and probe:
             raise ConfigError(f"--probe needs the data: {'; '.join(command_of(source) for source in missing)}")
@@ -126,13 +90,13 @@ def plan(
             raise typer.Exit(2) from None
         raise
     with patient_progress() as say:
-        estimate = cost(read, planned, probe, say) if probe or not as_json else None
+        estimate = cost(asked, planned, probe, say) if probe or not as_json else None
     if as_json:
         timing = {"seconds": estimate.seconds, "disk_bytes": estimate.disk} if estimate else {}
         print_json(planned.as_json() | timing)
         return
     assert estimate is not None
-    _show_plan(planned, estimate, run, read, arm_orders(read))
+    _show_plan(planned, estimate, run, asked.sweep, arm_orders(asked))
     out.print(EVIDENCE, markup=False)
     for source in missing:
         text = f"{source.key} is not prepared; a run does it first. Or do it now: {command_of(source)}"
@@ -181,8 +145,8 @@ def run(
     from disentune.spec import space
 
     with patient_progress() as say:
-        read = space.read(sweep, set_ or (), say)
-    _run(_run_folder(storage, read.name, name), read, only, limit, address, retry_failed)
+        asked = space.read(sweep, set_ or (), say)
+    _run(_run_folder(storage, asked.sweep.name, name), asked, only, limit, address, retry_failed)
 
 
 def resume(
@@ -197,33 +161,39 @@ def resume(
     Example: disentune resume runs/quickstart/main
     """
     from disentune.runs.ledger import find_run
+    from disentune.spec import space
 
     found = find_run(run, storage)
-    _run(found, found.sweep(), None, limit, address, retry_failed)
+    with patient_progress() as say:
+        asked = space.check(found.sweep(), say)
+    _run(found, asked, None, limit, address, retry_failed)
 
 
-def _planned(sweep: SweepFile, run: Run, only: str | None, limit: int | None, retry_failed: bool = False) -> Plan:
+def _planned(asked: SweepPoints, run: Run, only: str | None, limit: int | None, retry_failed: bool = False) -> Plan:
+    from disentune.runs.choice import filters_allowed
     from disentune.runs.preview import make_plan
 
+    filters_allowed(asked.sweep, only is not None, limit is not None)
     with patient_progress() as say:
-        planned = make_plan(sweep, run, _wanted(sweep, run, only, limit), retry_failed, say)
+        planned = make_plan(asked, run, only or None, limit, retry_failed, say)
     if only and not limit and not planned.trials:
         raise ConfigError(f"--only {only}: no trial of the sweep is selected")
     return planned
 
 
 def _run(
-    run: Run, sweep: SweepFile, only: str | None, limit: int | None, address: str | None, retry_failed: bool
+    run: Run, asked: SweepPoints, only: str | None, limit: int | None, address: str | None, retry_failed: bool
 ) -> None:
     from disentune.files.storage import assert_writable
     from disentune.runs.preview import cost, unprepared
     from disentune.tracking.connection import connection
 
+    sweep = asked.sweep
     place = connection(sweep.settings.wandb, sweep.name, run.name)
-    planned = _planned(sweep, run, only, limit, retry_failed)
+    planned = _planned(asked, run, only, limit, retry_failed)
     missing = unprepared(planned) if not address else []  # else each node prepares its own
     with patient_progress() as say:
-        estimate = cost(sweep, planned, probe=False, say=say)
+        estimate = cost(asked, planned, probe=False, say=say)
     assert_writable(run.path)
     with lasting_output(run.tracking_log.with_name("run.log")):
         _show_plan(planned, estimate, run, sweep)
@@ -231,15 +201,13 @@ def _run(
         if place is not None:
             out.print(place.line(quoted(run.path)), markup=False)
         again = shlex.join(["disentune", *sys.argv[1:]] if only or limit else ["disentune", "resume", shown(run.path)])
-        wanted = _wanted(sweep, run, only, limit)
-        _end_session(run, _session(run, sweep, planned, wanted, address, retry_failed, place, again), place, again)
+        _end_session(run, _session(run, asked, planned, address, retry_failed, place, again), place, again)
 
 
 def _session(
     run: Run,
-    sweep: SweepFile,
+    asked: SweepPoints,
     planned: Plan,
-    wanted: Callable[[Point], bool],
     address: str | None,
     retry_failed: bool,
     place: Connection | None,
@@ -248,11 +216,13 @@ def _session(
     from disentune.cli.progress import LiveProgress
     from disentune.driver.sweep import LaunchRequest, launch
 
-    objective = sweep.settings.objective.metric if sweep.settings.objective else None
+    objective = asked.sweep.settings.objective
     try:
-        with LiveProgress(out, objective, planned.new + len(planned.continuing)) as progress:
+        with LiveProgress(
+            out, objective.metric if objective else None, planned.new + len(planned.continuing)
+        ) as progress:
             return launch(
-                LaunchRequest(run, sweep, wanted, progress, address, retry_failed, place, _say, planned.sources)
+                LaunchRequest(run, asked, planned.choice, progress, address, retry_failed, place, _say, planned.sources)
             )
     except KeyboardInterrupt:
         text = "ended at once; the work since the last checkpoints is lost"

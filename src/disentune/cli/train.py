@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from disentune.cli.options import AsJson, Only, Sets
-from disentune.cli.sweeps import selected_by
 from disentune.cli.terminal import err, out
 from disentune.environment import cleaned_values
 from disentune.errors import ConfigError
@@ -18,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from disentune.files.storage import Place
-    from disentune.runs.ledger import Run, Status
+    from disentune.runs.ledger import Run
+    from disentune.runs.trial_folder import Status
     from disentune.spec.config import TrialConfig
     from disentune.spec.settings import Settings
-    from disentune.spec.sweepfile import SweepFile
+    from disentune.spec.space import SweepPoints
 
 Row = dict[str, Any]
 """A line of rows.jsonl."""
@@ -52,24 +52,21 @@ def train(
     if not isinstance(path, Path) or path.is_dir() or path.name == "config.json":
         _repeat(path.parent if path.name == "config.json" else path, set_, only, as_json)
         return
-    read = space.read(path, set_ or ())
-    _, diverged = _trained(_first_selected(read, only), read.settings, as_json)
+    asked = space.read(path, set_ or ())
+    _, diverged = _trained(_first_selected(asked, only), asked.sweep.settings, as_json)
     raise typer.Exit(1 if diverged else 0)
 
 
-def _first_selected(sweep: SweepFile, only: str | None) -> TrialConfig:
+def _first_selected(asked: SweepPoints, only: str | None) -> TrialConfig:
     """The first point, or corner of a model-based search, that the expression selects."""
+    from disentune.runs.choice import selected_by
     from disentune.spec import space
-    from disentune.spec.settings import OptunaSearch
 
-    if isinstance(sweep.settings.search, OptunaSearch):
-        flats = [(arm, flat) for arm in sweep.arms for flat in space.corners(sweep, arm)]
-        points = [space.Point(space.trial_config(flat, sweep.seeds[0]), (arm,)) for arm, flat in flats]
-    else:
-        points = space.points(sweep)
-    selection = selected_by(sweep, only)
+    corners = (space.Point(config.with_seed(asked.sweep.seeds[0]), (arm,)) for arm, config in asked.unseeded)
+    points = asked.points or tuple(corners)
+    selected = selected_by(asked.sweep, only or None)
     for point in points:
-        if selection({**point.config.tree(), "arm": point.arms}):
+        if selected is None or selected({**point.config.tree(), "arm": point.arms}):
             return point.config
     raise ConfigError(f"--only {only}: none of the {len(points)} trials is selected")
 

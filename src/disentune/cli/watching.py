@@ -13,7 +13,7 @@ from disentune.cli.display import assignment, clock, number, plain
 from disentune.errors import first_line
 from disentune.results.tables import BROKEN
 from disentune.results.watch import MOST_TROUBLES, Picture, Seen, Trouble, duration, status_path
-from disentune.runs.ledger import Status, TrialFolder
+from disentune.runs.trial_folder import Status, TrialFolder
 
 MOST_LISTED = 500
 """Trials that are listed one by one; of more those that are not done come first."""

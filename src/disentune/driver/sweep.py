@@ -21,11 +21,12 @@ from disentune.errors import ConfigError
 from disentune.files.storage import OWNER, Place, owner, owner_in, without_password
 from disentune.learn import cuda
 from disentune.plugin import Source
+from disentune.runs.choice import Choice
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
 from disentune.runs.segment import TIME_IS_UP
 from disentune.spec.settings import Resources
-from disentune.spec.space import Point
+from disentune.spec.space import SweepPoints
 from disentune.spec.sweepfile import Domain, SweepFile
 from disentune.tracking.connection import Connection
 from disentune.tracking.streaming import Streaming
@@ -102,9 +103,8 @@ class LaunchRequest:
     """What a session runs, where, and who hears of it."""
 
     run: Run
-    sweep: SweepFile
-    wanted: Callable[[Point], bool]
-    """Whether a point of the sweep is to be run."""
+    asked: SweepPoints
+    choice: Choice
     listener: Callable[[Planner, str, dict[str, Any]], None]
     """Receives the planner, a trial's id and its news."""
     address: str | None = None
@@ -119,7 +119,7 @@ class LaunchRequest:
 
 def launch(request: LaunchRequest) -> Ending:
     """Runs what is unfinished. Raises ConfigError when another driver holds the run or no machine can hold a trial."""
-    run, sweep, address, say = request.run, request.sweep, request.address, request.say
+    run, sweep, address, say = request.run, request.asked.sweep, request.address, request.say
     if address is not None:
         _assert_address(address)
     else:
@@ -130,7 +130,7 @@ def launch(request: LaunchRequest) -> Ending:
         run.record(sweep)
         if request.retry_failed:
             _reopen_failed(run)
-        planner = Planner(run, sweep, session, request.wanted, is_dead=is_dead)
+        planner = Planner(run, request.asked, session, request.choice, is_dead=is_dead)
         for note in planner.notes:
             say(note)
         stop = StopRequest(run, sweep.settings.stop.wall_time_s, is_deleted)

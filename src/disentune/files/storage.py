@@ -554,13 +554,14 @@ def _content(path: RemotePath) -> bytes | None:
 
 
 @retried
-def read_bytes(path: Place, most: int = LARGEST_FILE) -> bytes:
-    """OSError for what is no file, and for one that is too large to be ours."""
+def read_bytes(path: Place, most: int = LARGEST_FILE, start: int = 0) -> bytes:
+    """From the byte `start` on. OSError for what is no file, and for one that is too large to be ours."""
     if not isinstance(path, Path):
-        return path.read_bytes()
+        return path.read_bytes()[start:]
     with opened(path) as file:
-        if os.fstat(file.fileno()).st_size > most:
+        if os.fstat(file.fileno()).st_size - start > most:
             raise OSError(errno.EFBIG, f"larger than {most / 1e9:g} GB, which no file of a run is", str(path))
+        file.seek(start)
         return file.read()
 
 

@@ -26,6 +26,7 @@ from markupsafe import Markup
 from disentune.environment import cleaner
 from disentune.errors import ConfigError, DisentuneError
 from disentune.files.storage import Place
+from disentune.files.writing import write_atomically
 from disentune.report import canvas
 from disentune.report.canvas import words
 from disentune.report.kind import Kind
@@ -48,7 +49,8 @@ from disentune.results.tables import (
     varying_keys,
 )
 from disentune.results.watch import duration
-from disentune.runs.ledger import Run, Status, write_atomically
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import Status
 from disentune.spec import space
 from disentune.spec.config import Invalid
 from disentune.spec.settings import Objective, OptunaSearch

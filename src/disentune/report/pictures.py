@@ -14,7 +14,7 @@ from disentune.learn.pictures import COLUMNS, GAP, Pictures, from_bytes, latent_
 from disentune.report.canvas import GREY, INK, SHADES, words
 from disentune.report.kind import Caption, Kind
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.runs.ledger import TrialFolder
+from disentune.runs.trial_folder import TrialFolder
 from disentune.spec import figures
 
 WIDTH = 8.0

@@ -16,9 +16,9 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy.optimize import isotonic_regression
 
 from disentune.files.storage import Place
+from disentune.files.writing import write_atomically
 from disentune.report.canvas import GREY, PALETTE, log_where_wide, tidy, words
 from disentune.results.tables import Results, values, varying_keys
-from disentune.runs.ledger import write_atomically
 from disentune.spec.settings import Objective
 
 LINES = ("-", "--", ":", "-.")

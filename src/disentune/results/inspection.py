@@ -12,11 +12,10 @@ from disentune.errors import ConfigError, DataError, Problem
 from disentune.learn.image_distances import Along, Look, opened, quick_order
 from disentune.parameters import shown as worded_alone
 from disentune.runs.preview import prepared, sources_of
-from disentune.spec import space
 from disentune.spec.config import Invalid, TrialConfig, flattened
 from disentune.spec.pixels import Pixels
-from disentune.spec.settings import OptunaSearch
-from disentune.spec.sweepfile import SweepFile, overrides_by_key
+from disentune.spec.space import SweepPoints
+from disentune.spec.sweepfile import overrides_by_key
 
 LOW, HIGH = 0.25, 0.6
 """Orders below LOW are called low, from HIGH on high. They are names for parts of a scale and promise no outcome. Read
@@ -51,13 +50,12 @@ class Seen:
     arms: tuple[str, ...]
 
 
-def worlds_of(sweep: SweepFile) -> list[Seen]:
+def worlds_of(asked: SweepPoints) -> list[Seen]:
     """Each data set and loss of a sweep once, in the sweep's order; of a model-based search the ends of its domains."""
     arms: dict[str, dict[str, None]] = {}
     configs: dict[str, TrialConfig] = {}
     keys: dict[tuple[int, int, int], str] = {}
-    points = list(_configs(sweep))  # all of them alive, so that an id is of one section only
-    for arm, config in points:
+    for arm, config in asked.unseeded:  # all of them alive, so that an id is of one section only
         sections = id(config.dataset), id(config.pixels), id(config.recon)
         if sections not in keys:
             keys[sections] = json.dumps(_world(config), sort_keys=True)
@@ -66,14 +64,6 @@ def worlds_of(sweep: SweepFile) -> list[Seen]:
         arms.setdefault(key, {})[arm] = None
     titles = _titles([*configs.values()])
     return [Seen(title, configs[key], tuple(arms[key])) for title, key in zip(titles, configs, strict=True)]
-
-
-def _configs(sweep: SweepFile) -> Iterator[tuple[str, TrialConfig]]:
-    if not isinstance(sweep.settings.search, OptunaSearch):
-        yield from space.unseeded(sweep)
-        return
-    for arm in sweep.arms:
-        yield from ((arm, space.trial_config(flat, 0)) for flat in space.corners(sweep, arm))
 
 
 def _world(config: TrialConfig) -> dict[str, Any]:
@@ -232,9 +222,9 @@ def _shape(along: Along) -> str:
 # ---- for a plan
 
 
-def arm_orders(sweep: SweepFile) -> dict[str, str]:
+def arm_orders(asked: SweepPoints) -> dict[str, str]:
     """The order of each arm in a word or two, from a few images."""
-    worlds = worlds_of(sweep)
+    sweep, worlds = asked.sweep, worlds_of(asked)
     missing = missing_data(worlds, sweep.settings.data.root)
     if len(worlds) > QUICK_WORLDS:
         return dict.fromkeys(sweep.arms, f"{len(worlds)} data sets and losses: see disentune inspect")

@@ -20,7 +20,8 @@ from disentune.metrics.kl_per_latent import kl_to_prior
 from disentune.metrics.udr import Method, udr
 from disentune.results import tables
 from disentune.results.arrays import UDR, Asked
-from disentune.runs.ledger import Run, TrialFolder
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import TrialFolder
 from disentune.spec.config import Invalid, TrialConfig, flattened, nested
 
 UDR_IMAGES = 1000

@@ -14,18 +14,12 @@ import pyarrow.parquet
 
 from disentune.errors import ConfigError, unknown
 from disentune.files.storage import Place, RemotePath, place, shown
+from disentune.files.writing import write_atomically
 from disentune.metrics import best_of
 from disentune.plugin import FIXED
-from disentune.runs.ledger import (
-    Run,
-    TrialFolder,
-    find_run,
-    is_cut,
-    missing_row,
-    missing_rows_note,
-    reached,
-    write_atomically,
-)
+from disentune.runs.ledger import Run, find_run
+from disentune.runs.rows import missing_row, missing_rows_note
+from disentune.runs.trial_folder import TrialFolder, is_cut, reached
 from disentune.spec.config import SECTIONS, WATCHED, flattened
 from disentune.spec.settings import Objective
 

@@ -4,8 +4,6 @@ Whoever looks never writes, and a file that vanishes or is cut short under its e
 last sound reading stands until the next.
 """
 
-import errno
-import json
 import math
 import os
 import time
@@ -18,10 +16,12 @@ from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from disentune.errors import ConfigError, first_line
-from disentune.files.storage import LARGEST_FILE, Place, fetch, opened, place
+from disentune.files.storage import Place, fetch, place
 from disentune.metrics import best_of
 from disentune.results.tables import BROKEN, evaluated, rank
-from disentune.runs.ledger import Run, Status, TrialFolder, is_cut, is_final, missing_row, reached
+from disentune.runs.ledger import Run
+from disentune.runs.rows import RowReader, missing_row
+from disentune.runs.trial_folder import Status, TrialFolder, is_cut, is_final, reached
 from disentune.spec import space
 from disentune.spec.config import flattened, metric_keys, nested
 from disentune.spec.settings import Asha, Median, Objective, OptunaSearch, Settings
@@ -223,7 +223,7 @@ class _Reader:
         self.status, self.changed = Status(), 0.0
         self.marks: list[Mark] = []
         self.end: Mark | None = None
-        self.read_to, self.damaged = 0, False
+        self.reader, self.damaged = RowReader(folder.rows_path), False
         self.complaints: dict[str, str] = {}
         self.gap: int | None = None
         """The first step whose row was written and is missing now."""
@@ -285,19 +285,17 @@ class _Reader:
     def _rows(self, place: Stamp | None) -> None:
         """Rows are only ever appended, so what was read stays; another or a shorter file is read from its start."""
         before = self.places.get("rows.jsonl")
-        if place is None or before is None or place[0] != before[0] or place[1] < self.read_to:
-            self.marks, self.read_to, self.damaged = [], 0, False
+        if place is None or before is None or place[0] != before[0] or place[1] < self.reader.offset:
+            self.marks, self.reader, self.damaged = [], RowReader(self.folder.rows_path), False
         if place is None:
             return
-        data = _read_from(self.folder.rows_path, self.read_to)
-        complete = data[: data.rfind(b"\n") + 1]
-        for line in complete.split(b"\n")[:-1]:
-            self._take_in(_mark(line, self.metric))
-        self.read_to += len(complete)
+        self.reader.path = self.folder.rows_path  # of the newest view of the run
+        for row in self.reader.loose_rows():
+            self._take_in(_mark(row, self.metric))
 
     def _end(self, place: Stamp | None) -> None:
         end = self.folder.end()
-        self.end = None if end is None else _mark(json.dumps(end).encode(), self.metric)
+        self.end = None if end is None else _mark(end, self.metric)
 
     @property
     def _marks_to_end(self) -> list[Mark]:
@@ -359,26 +357,15 @@ class _Reader:
         return {key: flat[key] for key in keys if key in flat}
 
 
-def _read_from(path: Place, offset: int) -> bytes:
-    if not isinstance(path, Path):
-        return path.read_bytes()[offset:]
-    with opened(path) as file:
-        if os.fstat(file.fileno()).st_size - offset > LARGEST_FILE:
-            raise OSError(errno.EFBIG, "too large to be the rows of a trial", str(path))
-        file.seek(offset)
-        return file.read()
-
-
-def _mark(line: bytes, metric: str) -> Mark | None:
-    """None for a line that is no row."""
+def _mark(row: Any, metric: str) -> Mark | None:
+    """None for what is no row."""
     try:
-        row = json.loads(line)
         seconds = float(row.get("clock", {}).get("seconds", math.nan))
         value = row["metrics"].get(metric)
         overrides = dict(row.get("overrides", {}))
         number = float(value) if isinstance(value, int | float) else None
         return Mark(row["step"], seconds, number, overrides) if type(row["step"]) is int else None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -6,7 +6,7 @@ import time
 from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,15 @@ from optuna.storages import BaseStorage
 
 from disentune.errors import ConfigError, Unavailable, first_line
 from disentune.files.storage import Place
-from disentune.runs.ledger import Run, Status, TrialFolder, is_final
+from disentune.runs.choice import EVERY_TRIAL, Choice
+from disentune.runs.ledger import Run
 from disentune.runs.segment import WORDS, Report, Segment
 from disentune.runs.suggest import Suggestions, arms_of, journal, meanings
+from disentune.runs.trial_folder import Status, TrialFolder, is_final
 from disentune.runs.verdicts import History, Member, Replicates, milestones, moves, verdict
 from disentune.spec.config import Invalid, TrialConfig, flattened
 from disentune.spec.settings import Asha, Cause, Median, OptunaSearch, Pbt
-from disentune.spec.space import Point, domains, fixed, points, trial_config
-from disentune.spec.sweepfile import SweepFile
+from disentune.spec.space import Point, SweepPoints, domains, fixed, trial_config
 
 LEAVE_S = 5.0
 """How long a trial whose node is taken away waits, so that nothing new is put there any more."""
@@ -81,16 +82,17 @@ class Planner:
     def __init__(
         self,
         run: Run,
-        sweep: SweepFile,
+        asked: SweepPoints,
         session: str,
-        wanted: Callable[[Point], bool] = lambda point: True,
+        choice: Choice = EVERY_TRIAL,
         clock: Callable[[], float] = time.monotonic,
         open_journal: Callable[[Place], BaseStorage] = journal,
         is_dead: Callable[[str], bool] = lambda node_id: False,
     ):
         """`is_dead` says whether a node is known to be gone."""
-        self.run, self.sweep, self.session, self.wanted, self.clock = run, sweep, session, wanted, clock
-        self.settings = sweep.settings
+        self.run, self.sweep, self.session, self.clock = run, asked.sweep, session, clock
+        self.points, self.choice, self._taken = asked.points, choice, 0
+        self.settings = asked.sweep.settings
         self._is_dead = is_dead
         self._trouble: Unavailable | None = None
         self.notes: list[str] = []
@@ -129,14 +131,13 @@ class Planner:
 
     def _admit_points(self) -> None:
         """Of a grid or random search."""
-        asked = points(self.sweep)
-        for point in asked:
+        for point in self.points:
             self._admit(point)
         self._apply_generations()
         if self._restart_lost_populations():
             self._known = self.run.known_trials("config.json", "status.json", "rows.jsonl")
             self.trials, self.arms, self._replicates, self.open = {}, {}, {}, []
-            for point in asked:
+            for point in self.points:
                 self._admit(point)
             self._apply_generations()
 
@@ -164,22 +165,31 @@ class Planner:
         self.trials[trial.id] = trial
         if self._is_final(trial):
             trial.history.ended = True
-        elif self.wanted(point):
+        elif self._is_chosen(trial):
             self.open.append(trial)
         return trial
+
+    def _is_chosen(self, trial: Trial) -> bool:
+        if self.choice.most is None:
+            return self.choice.has(trial.id)
+        if trial.status.final or self._taken >= self.choice.most:
+            return False
+        self._taken += 1
+        return True
 
     def _admit_suggestion(self, arm: str, values: dict[str, Any]) -> list[Trial]:
         """The trials of one suggestion; none when its values do not go together, which counts as a failed point."""
         flat = fixed(self.sweep, arm) | values
         try:
-            return [self._admit(Point(trial_config(flat, seed), (arm,))) for seed in self.sweep.seeds]
+            config = trial_config(flat, 0)
         except Invalid:
             return []
+        return [self._admit(Point(config.with_seed(seed), (arm,))) for seed in self.sweep.seeds]
 
     def _siblings(self, point: Point) -> list[Trial]:
         """The trials of a point so far; one for each seed where they are judged together."""
         together = isinstance(self.settings.scheduler, Asha | Median)
-        config = replace(point.config, seed=0) if together else point.config
+        config = point.config.with_seed(0) if together else point.config
         return self._replicates.setdefault((point.arms[0], config.id), [])
 
     def _is_final(self, trial: Trial) -> bool:

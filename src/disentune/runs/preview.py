@@ -4,7 +4,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,14 @@ from disentune.learn import process
 from disentune.learn.evaluation import evaluated
 from disentune.learn.training import Training, built_model
 from disentune.plugin import AutoEncoder, Source
-from disentune.runs.ledger import Run, Sound, Status, TrialFolder, environment_with, is_final, missing_rows_note
+from disentune.runs.choice import EVERY_TRIAL, Choice, choose, selected_by
+from disentune.runs.ledger import Run, environment_with
+from disentune.runs.rows import missing_rows_note
+from disentune.runs.trial_folder import Sound, Status, TrialFolder, is_final
 from disentune.spec import space
 from disentune.spec.config import TrialConfig, changed_keys, flattened
-from disentune.spec.settings import Asha, Median, NoScheduler, OptunaSearch
-from disentune.spec.space import Point
+from disentune.spec.settings import OptunaSearch
+from disentune.spec.space import Point, SweepPoints
 from disentune.spec.sweepfile import SweepFile
 
 PROBE_STEPS = 30
@@ -41,6 +44,8 @@ class Plan:
     warnings: list[str] = field(default_factory=list)
     sources: tuple[Source, ...] = ()
     """Prepared data that the unfinished trials read."""
+    choice: Choice = EVERY_TRIAL
+    """The trials that the counts are of."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -55,26 +60,30 @@ class Plan:
 
 
 def make_plan(
-    sweep: SweepFile,
+    asked: SweepPoints,
     run: Run,
-    wanted: Callable[[Point], bool] = lambda point: True,
+    only: str | None = None,
+    limit: int | None = None,
     retry_failed: bool = False,
     say: space.Say = lambda what, done, total: None,
 ) -> Plan:
-    """Checks every point, then compares the sweep with the ledger. Raises ConfigError with every problem."""
+    """Compares a sweep with the ledger. Raises ConfigError with every problem."""
+    sweep = asked.sweep
+    selection = selected_by(sweep, only)
     use_root(sweep.settings.data.root)
-    space.check(sweep, say)
     folders = run.known_trials("config.json", "status.json", "rows.jsonl")
     read = _read_whole(folders)
     statuses, gaps = {id: sound.status for id, sound in read.items()}, _gap_notes(read)
     if retry_failed:
         statuses = {id: replace(s, state="pending") if s.state == "failed" else s for id, s in statuses.items()}
     if isinstance(sweep.settings.search, OptunaSearch):
-        return _suggested_plan(sweep, run, folders, statuses, gaps)
-    asked = space.points(sweep, say)
-    _refuse_changed_meaning(sweep, run, folders, [point.config for point in asked])
-    _refuse_other_contents([point.config for point in asked], statuses)
-    points = [point for point in asked if wanted(point)]
+        return replace(_suggested_plan(asked, run, folders, statuses, gaps), choice=Choice(most=limit))
+    by_id = _by_id(asked.points, say)
+    configs = [point.config for point in by_id.values()]
+    _refuse_changed_meaning(sweep, run, folders, configs)
+    _refuse_other_contents(configs, statuses)
+    choice = choose(asked.points, statuses, selection, limit)
+    points = [point for id, point in by_id.items() if choice.has(id)]
     states = [statuses.get(point.config.id) for point in points]
     begun = [(point.config, status) for point, status in zip(points, states, strict=True) if status is not None]
     continuing = {
@@ -88,12 +97,21 @@ def make_plan(
     new = len(points) - done - len(continuing)
     finished = {config.id for config, _ in begun} - continuing.keys()
     sources = _sources(point.config for point in points if point.config.id not in finished)
-    return Plan(sweep.name, len(points), done, new, continuing, arms, gaps + _warnings(run, sweep, statuses), sources)
+    warnings = gaps + _warnings(run, sweep, statuses)
+    return Plan(sweep.name, len(points), done, new, continuing, arms, warnings, sources, choice)
 
 
-def plan_afresh(sweep: SweepFile, wanted: Callable[[Point], bool] = lambda point: True) -> Plan:
-    """As if nothing had been done: for whoever does not see the run."""
-    return make_plan(sweep, Run(Path(os.devnull) / "no run"), wanted)
+def _by_id(points: Sequence[Point], say: space.Say) -> dict[str, Point]:
+    found: dict[str, Point] = {}
+    for done, point in enumerate(points):
+        say("counting trials", done, len(points))
+        found[point.config.id] = point
+    return found
+
+
+def plan_afresh(asked: SweepPoints, only: str | None = None) -> Plan:
+    """As if nothing had been done: for a command that does not see the run."""
+    return make_plan(asked, Run(Path(os.devnull) / "no run"), only)
 
 
 def sources_of(config: TrialConfig) -> tuple[Source, ...]:
@@ -158,33 +176,34 @@ def _gap_notes(read: dict[str, Sound]) -> list[str]:
 
 
 def _suggested_plan(
-    sweep: SweepFile, run: Run, folders: dict[str, TrialFolder], statuses: dict[str, Status], gaps: list[str]
+    asked: SweepPoints, run: Run, folders: dict[str, TrialFolder], statuses: dict[str, Status], gaps: list[str]
 ) -> Plan:
     """A model-based search decides its points as it goes; only their number is known."""
+    sweep = asked.sweep
     if folders or run.journal_path.exists():
-        asked = _suggested(sweep, run)
-        _refuse_changed_meaning(sweep, run, folders, asked)
-        _refuse_other_contents(asked, statuses)
+        suggested = _suggested(asked, run)
+        _refuse_changed_meaning(sweep, run, folders, suggested)
+        _refuse_other_contents(suggested, statuses)
     arms = {arm: sweep.settings.search.points * len(sweep.seeds) for arm in sweep.arms}  # type: ignore[union-attr]
     continuing = {id: status.step for id, status in statuses.items() if not status.final}
     done = sum(status.final for status in statuses.values())
     new = max(0, sum(arms.values()) - done - len(continuing))
-    corners = (space.trial_config(flat, 0) for arm in sweep.arms for flat in space.corners(sweep, arm))
+    corners = (config for _, config in asked.unseeded)
     return Plan(
         sweep.name, done + new + len(continuing), done, new, continuing, arms,
         gaps + _warnings(run, sweep, statuses), _sources(corners) if new or continuing else (),
     )  # fmt: skip
 
 
-def _suggested(sweep: SweepFile, run: Run) -> list[TrialConfig]:
+def _suggested(asked: SweepPoints, run: Run) -> list[TrialConfig]:
     """What the search has asked for so far; what a cut journal lacks is suggested again. Raises ConfigError when the
     search was begun with another sweep: its journal says so, or, if an earlier version wrote it, the run's own file."""
     from disentune.runs.planner import Planner, changed_search  # Optuna takes a moment to import
     from disentune.runs.suggest import meanings, rehearsal
 
-    planner = Planner(run, sweep, session="", open_journal=rehearsal)
+    planner = Planner(run, asked, session="", open_journal=rehearsal)
     if run.exists() and any(study.begun_with is None for study in planner.studies.values()):
-        before, now = meanings(run.sweep()), meanings(sweep)
+        before, now = meanings(run.sweep()), meanings(asked.sweep)
         changes = [changed_keys(before.get(arm, {}), now.get(arm, {})) for arm in {**before, **now}]
         if any(changes):
             raise changed_search(run, [*dict.fromkeys(itertools.chain(*changes))])
@@ -265,16 +284,16 @@ class Cost:
     disk: int
 
 
-def cost(sweep: SweepFile, plan: Plan, probe: bool, say: space.Say = lambda what, done, total: None) -> Cost:
+def cost(asked: SweepPoints, plan: Plan, probe: bool, say: space.Say = lambda what, done, total: None) -> Cost:
     """Disk from the size of one checkpoint of each arm; time by training a few steps and scoring once, if asked."""
+    sweep = asked.sweep
     share = (plan.new + len(plan.continuing)) / max(plan.trials, 1)
     kept = 1 + (sweep.settings.objective is not None)  # a finished trial keeps its last and its best
     seconds, disk = 0.0, 0.0
     sizes: dict[str, int] = {}
     for done, (arm, trials) in enumerate(plan.arms.items()):
         say("measuring arms", done, len(plan.arms))
-        flats = itertools.islice(space.corners(sweep, arm), 1)
-        config = space.trial_config(next(flats) | {"training.device": "cpu"}, 0)
+        config = asked.first[arm].on("cpu")
         alike = _built_alike(config)
         try:
             if probe or alike not in sizes:
@@ -325,20 +344,3 @@ def _evaluation_seconds(training: Training) -> float:
         times = 1 + (config.training.steps - 1) // scored.every if scored.every else 1
         seconds += times * (time.monotonic() - began)
     return seconds
-
-
-def filters_allowed(sweep: SweepFile, only: bool, limited: bool) -> None:
-    """Some searches need every trial, so a part of the sweep cannot stand for it. Raises ConfigError."""
-    settings = sweep.settings
-    whole = [f"scheduler: {settings.scheduler.name}"] if not isinstance(settings.scheduler, NoScheduler) else []
-    whole += ["search: optuna"] if isinstance(settings.search, OptunaSearch) else []
-    if only and whole:
-        reason = "a trial's fate depends on the trials before it"
-        raise ConfigError(f"--only cannot go with {' and '.join(whole)}: {reason}")
-    if limited and settings.scheduler.name == "pbt":
-        raise ConfigError("--limit cannot go with scheduler: pbt: a population learns from all its members")
-    if limited and isinstance(settings.scheduler, Asha | Median) and len(sweep.seeds) > 1:
-        raise ConfigError(
-            f"--limit cannot go with scheduler: {settings.scheduler.name} and {len(sweep.seeds)} seeds: the seeds of a "
-            "point are judged together; add --set seeds=1 to try a few trials"
-        )

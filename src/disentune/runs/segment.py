@@ -29,7 +29,9 @@ from disentune.errors import ConfigError, TrialError
 from disentune.files.storage import is_of_the_storage, place
 from disentune.learn import cuda, pictures, process
 from disentune.learn.training import Training
-from disentune.runs.ledger import Run, Status, TrialFolder, last_step
+from disentune.runs.ledger import Run
+from disentune.runs.rows import last_step
+from disentune.runs.trial_folder import Status, TrialFolder
 from disentune.spec.config import TrialConfig, flattened, nested
 from disentune.spec.settings import Cause, Objective, Plateau, Settings
 

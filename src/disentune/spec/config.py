@@ -4,7 +4,7 @@ import hashlib
 import heapq
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from types import MappingProxyType
@@ -178,6 +178,14 @@ class TrialConfig:
     def id(self) -> str:
         """Hash of the canonical form: stable across machines, orders and spellings of the same config."""
         return id_of(self.tree())
+
+    def with_seed(self, seed: int) -> "TrialConfig":
+        """The same point with another seed; nothing is parsed."""
+        return self if seed == self.seed else replace(self, seed=seed)
+
+    def on(self, device: Literal["cpu", "cuda"]) -> "TrialConfig":
+        """The same point on another device."""
+        return replace(self, training=self.training.model_copy(update={"device": device}))
 
     def metric_keys(self) -> list[str]:
         return [key for scored in self.metrics for key in scored.keys]

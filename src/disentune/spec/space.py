@@ -4,7 +4,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,20 @@ class Point:
 
     config: TrialConfig
     arms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SweepPoints:
+    """A sweep whose points were parsed once and are sound: the preview, the planner and the searches take it."""
+
+    sweep: SweepFile
+    unseeded: tuple[tuple[str, TrialConfig], ...]
+    """Every point with its arm, before seeds are crossed with it; of a model-based search the corners of its arms."""
+    first: Mapping[str, TrialConfig]
+    """The first corner of each arm."""
+    points: tuple[Point, ...]
+    """All trials of a grid or random search, one seed after another; a config that two arms ask for runs once. A
+    model-based search has none: it suggests them as it runs."""
 
 
 # ---- domains
@@ -130,33 +144,6 @@ def trial_config(flat: Mapping[str, Any], seed: int) -> TrialConfig:
 # ---- the whole sweep
 
 
-def points(sweep: SweepFile, say: Say = lambda what, done, total: None) -> list[Point]:
-    """All trials of a grid or random search, a seed at a time; a config that two arms ask for runs once."""
-    if "points" not in sweep.known:
-        sweep.known["points"] = _points(sweep, say)
-    return list(sweep.known["points"])
-
-
-def _points(sweep: SweepFile, say: Say) -> list[Point]:
-    arms_of: dict[str, list[str]] = {}
-    configs: dict[str, TrialConfig] = {}
-    seeded = list(itertools.product(sweep.seeds, unseeded(sweep)))
-    for done, (seed, (arm, common)) in enumerate(seeded):
-        say("counting trials", done, len(seeded))
-        config = replace(common, seed=seed)
-        configs.setdefault(config.id, config)
-        arms_of.setdefault(config.id, []).append(arm)
-    return [Point(config, tuple(dict.fromkeys(arms_of[id]))) for id, config in configs.items()]
-
-
-def unseeded(sweep: SweepFile) -> list[tuple[str, TrialConfig]]:
-    """Every point of a grid or random search with its arm, before seeds are crossed with it. Raises Invalid."""
-    if "unseeded" not in sweep.known:
-        parsed = [(arm, trial_config(flat, 0)) for arm in sweep.arms for flat in arm_points(sweep, arm)]
-        sweep.known["unseeded"] = parsed
-    return sweep.known["unseeded"]
-
-
 def steps_of_trials(sweep: SweepFile) -> list[int]:
     """Of each trial of a grid or random search, for whoever looks at a run and must not run the code it names: a point
     with a plug-in of the user's own counts by what it sets, so two spellings of it count as two."""
@@ -176,13 +163,12 @@ def _identity_and_steps(tree: Flat) -> tuple[str, int]:
     return json.dumps(tree, sort_keys=True), training.steps
 
 
-def read(path: Path, overrides: Iterable[str] = (), say: Say = lambda what, done, total: None) -> SweepFile:
-    """A sweep of which every point is sound. Raises one ConfigError with the problems of its files and its points."""
+def read(path: Path, overrides: Iterable[str] = (), say: Say = lambda what, done, total: None) -> SweepPoints:
+    """A sweep with its points. Raises one ConfigError with the problems of its files and its points."""
     sweep, problems = parse_sweep(path, overrides)
     if problems:
         raise ConfigError(f"{sweep.file} cannot run", [*problems, *_problems_of_what_stands(sweep)])
-    check(sweep, say)
-    return sweep
+    return check(sweep, say)
 
 
 def _problems_of_what_stands(sweep: SweepFile) -> Iterator[Problem]:
@@ -193,21 +179,24 @@ def _problems_of_what_stands(sweep: SweepFile) -> Iterator[Problem]:
             yield from (_located(sweep, arm, mistake) for mistake in mistakes if _standing(entries, mistake.key))
 
 
-def check(sweep: SweepFile, say: Say = lambda what, done, total: None) -> None:
-    """Raises one ConfigError with every problem of every point, before anything is spent."""
-    if "checked" in sweep.known:
-        return
+def check(sweep: SweepFile, say: Say = lambda what, done, total: None) -> SweepPoints:
+    """The sweep with its points. Raises one ConfigError with every problem of every point, before anything is spent."""
     problems, checked = [*_search_problems(sweep)], _Checked(sweep, say)
     if not problems:
         for arm in sweep.arms:
             problems += _arm_problems(checked, arm)
     if not problems:
-        problems += _figure_problems(sweep)
+        problems += _figure_problems(checked)
     if problems:
         raise ConfigError(f"{sweep.file} cannot run", problems)
-    sweep.known["checked"] = True
-    if not isinstance(sweep.settings.search, OptunaSearch):
-        sweep.known["unseeded"] = checked.parsed
+    unseeded = checked.corners if isinstance(sweep.settings.search, OptunaSearch) else checked.parsed
+    return SweepPoints(sweep, tuple(unseeded), checked.first, tuple(_seeded(checked)))
+
+
+def _seeded(checked: "_Checked") -> Iterator[Point]:
+    """Every config with every seed."""
+    for seed in checked.sweep.seeds:
+        yield from (Point(config.with_seed(seed), tuple(arms)) for config, arms in checked.arms_of.values())
 
 
 def _search_problems(sweep: SweepFile) -> Iterator[Problem]:
@@ -273,13 +262,24 @@ def _is_number(value: Any) -> bool:
 
 @dataclass
 class _Checked:
-    """The points of a sweep that were found to be sound so far."""
+    """The points of a sweep that were parsed so far."""
 
     sweep: SweepFile
     say: Say
     parsed: list[tuple[str, TrialConfig]] = field(default_factory=list)
+    corners: list[tuple[str, TrialConfig]] = field(default_factory=list)
+    first: dict[str, TrialConfig] = field(default_factory=dict)
+    """Of each arm, which is its first corner in every search."""
+    arms_of: dict[str, tuple[TrialConfig, dict[str, None]]] = field(default_factory=dict)
+    """By id, for two arms may ask for one config."""
     owners: dict[str, str] = field(default_factory=dict)
     """The plug-in behind each column of the table."""
+
+    def take_in(self, arm: str, config: TrialConfig, is_trial: bool) -> None:
+        self.first.setdefault(arm, config)
+        (self.parsed if is_trial else self.corners).append((arm, config))
+        if is_trial:
+            self.arms_of.setdefault(config.id, (config, {}))[1][arm] = None
 
     @cached_property
     def total(self) -> int:
@@ -301,8 +301,7 @@ def _problems_of(checked: _Checked, arm: str, flats: Iterable[Flat], is_trial: b
         checked.say("checking points", len(checked.parsed), checked.total)
         try:
             config = trial_config(flat, 0)
-            if is_trial:
-                checked.parsed.append((arm, config))
+            checked.take_in(arm, config, is_trial)
             yield from _setting_problems(sweep, arm, config)
             yield from (_located(sweep, arm, mistake) for mistake in _mixed_columns(arm, config, checked.owners))
         except Invalid as invalid:
@@ -361,10 +360,10 @@ def _setting_problems(sweep: SweepFile, arm: str, config: TrialConfig) -> Iterat
         yield from _cut_problems(sweep, config, objective.metric)
 
 
-def _figure_problems(sweep: SweepFile) -> Iterator[Problem]:
+def _figure_problems(checked: _Checked) -> Iterator[Problem]:
     """Figures of numbers that no trial reports, of keys that none has, or that can never be drawn."""
-    figures = sweep.settings.figures or ()
-    points = [(arm, trial_config(flat, 0)) for arm in sweep.arms for flat in corners(sweep, arm)] if figures else []
+    sweep, figures = checked.sweep, checked.sweep.settings.figures or ()
+    points = _parsed_corners(checked) if figures else []
     metrics = dict.fromkeys(key for _, config in points for key in config.metric_keys())
     losses = dict.fromkeys(key for _, config in points for key in config.loss_keys())
     numbers = [*metrics, *(f"{key}_max" for key in metrics), *losses]
@@ -373,6 +372,18 @@ def _figure_problems(sweep: SweepFile) -> Iterator[Problem]:
     for number, figure in enumerate(figures):
         for text in _refusals(figure, numbers, known, flats, points):
             yield Problem(sweep.where["figures"], f"figures.{number} ({figure.name}): {text}")
+
+
+def _parsed_corners(checked: _Checked) -> list[tuple[str, TrialConfig]]:
+    """Those of a grid search are among its points."""
+    sweep = checked.sweep
+    if not isinstance(sweep.settings.search, GridSearch):
+        return checked.corners
+    wanted = [(arm, repr(flat)) for arm in sweep.arms for flat in corners(sweep, arm)]
+    asked = ((arm, repr(flat)) for arm in sweep.arms for flat in arm_points(sweep, arm))
+    kept = set(wanted)
+    known = {key: config for key, (_, config) in zip(asked, checked.parsed, strict=True) if key in kept}
+    return [(arm, known[arm, flat]) for arm, flat in wanted]
 
 
 def _refusals(figure: Any, numbers: list[str], known: list[str], flats: list[Flat], points: Any) -> Iterator[str]:

@@ -130,11 +130,6 @@ class SweepFile:
         trees = (nested({key: value}) for key, some in values for value in some if ":" in str(value))
         return sorted({name for tree in trees for name in own_plugins(tree)})
 
-    @cached_property
-    def known(self) -> dict[str, Any]:
-        """What `space` has worked out from this sweep, so that hundreds of thousands of points are parsed once."""
-        return {}
-
     def resolved(self) -> dict[str, Any]:
         """The same sweep as plain values without references to other files: what a run folder keeps."""
         arms = {

@@ -19,7 +19,7 @@ from disentune.report.canvas import LOG_SPAN, words
 from disentune.report.kinds import KINDS
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.results.tables import Results, at_of, objective_or_default, ranked
-from disentune.runs.ledger import write_json
+from disentune.runs.json_files import write_json
 from disentune.tracking.connection import HOW_TO_LOG_IN, Connection, own_entity, trouble
 
 BEST = 10

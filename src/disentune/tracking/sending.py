@@ -7,7 +7,6 @@ file is written whole. Trials know nothing of all this; see docs/decisions/0009.
 """
 
 import glob
-import json
 import math
 import os
 import re
@@ -29,7 +28,9 @@ from disentune.errors import ConfigError, DataError
 from disentune.files.storage import Place, RemotePath, place
 from disentune.learn import pictures
 from disentune.results import tables
-from disentune.runs.ledger import FINAL, Run, Status, TrialFolder, with_end
+from disentune.runs.ledger import Run
+from disentune.runs.rows import RowReader, with_end
+from disentune.runs.trial_folder import FINAL, Status, TrialFolder
 from disentune.spec.config import flattened
 from disentune.spec.sweepfile import SweepFile
 from disentune.tracking.connection import Connection, connection, trouble
@@ -115,37 +116,12 @@ def _images(folder: TrialFolder, step: int) -> dict[str, Any]:
 # ---- one trial
 
 
-@dataclass
-class Tail:
-    """The rows of a file that grows, each once."""
-
-    path: Place
-    offset: int = 0
-
-    def new(self) -> list[dict[str, Any]]:
-        """Complete lines since the last call."""
-        try:
-            complete, newline, _torn = self._rest().rpartition(b"\n")
-        except FileNotFoundError:
-            return []
-        self.offset += len(complete) + len(newline)
-        return [json.loads(line) for line in complete.splitlines() if line.strip()]
-
-    def _rest(self) -> bytes:
-        """An object is read whole, once it has grown."""
-        if not isinstance(self.path, Path):
-            return self.path.read_bytes()[self.offset :] if self.path.stat().st_size > self.offset else b""
-        with open(self.path, "rb") as file:
-            file.seek(self.offset)
-            return file.read()
-
-
 class Stream:
     """One trial's W&B run, open."""
 
     def __init__(self, folder: TrialFolder, connection: Connection, sweep: SweepFile, run: Run):
         self.folder, self.connection = folder, connection
-        self.tail, self.telling = Tail(folder.rows_path), Telling()
+        self.reader, self.telling = RowReader(folder.rows_path), Telling()
         self.seen = self.told = 0
         if not connection.online:  # its file is written whole, from the first row on
             shutil.rmtree(folder.wandb_folder, ignore_errors=True)
@@ -157,7 +133,7 @@ class Stream:
         self.used = time.monotonic()
 
     def tell(self) -> None:
-        for row in self._with_end(self.tail.new()):
+        for row in self._with_end(self.reader.rows()):
             told, step = self.telling.told(row), row["step"]
             if step >= self.start and step > self.told:
                 images = _images(self.folder, step)

@@ -377,7 +377,7 @@ def test_a_root_that_only_others_may_write_is_read_without_writing(monkeypatch, 
     def refused(path, text):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(store, "write_text", refused)
+    monkeypatch.setattr(store, "write_atomically", refused)
     assert checks() == []
     os.utime(prepared / "images.npy")
     for _ in range(2):

@@ -15,7 +15,7 @@ PREPARE = r"disentune data prepare ([\w-]+)"
 
 def findings(clusters: Sequence[Cluster], path: Path) -> Iterator[Finding]:
     try:
-        sweep = space.read(path)
+        sweep = space.read(path).sweep
     except ConfigError as reason:
         yield from (error(problem.where, problem.text) for problem in reason.problems)
         if not reason.problems:

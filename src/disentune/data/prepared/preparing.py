@@ -31,9 +31,9 @@ from disentune.data.prepared.store import (
     quiet,
     root,
     stamp_of,
-    write_text,
 )
 from disentune.errors import DataError
+from disentune.files.writing import write_atomically
 from disentune.plugin import File, Source
 
 
@@ -213,8 +213,8 @@ def _written(source: Source, paths: list[Path], folder: Path, say: Progress) -> 
     found = {"sha256": digest.hexdigest(), "mean": mean, "std": std, "published": _is_published(source, mean, std)}
     about = about.model_copy(update=found)
     with _writing(source):
-        write_text(folder / ABOUT, about.model_dump_json(indent=1))
-        write_text(folder / CHECKED, json.dumps(stamp_of(folder / IMAGES)))
+        write_atomically(folder / ABOUT, about.model_dump_json(indent=1).encode())
+        write_atomically(folder / CHECKED, json.dumps(stamp_of(folder / IMAGES)).encode())
         _sync(folder)
     return about
 

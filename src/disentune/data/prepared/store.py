@@ -29,6 +29,7 @@ from pydantic import ValidationError
 from disentune.data.prepared.download import Progress
 from disentune.data.prepared.measuring import Measuring
 from disentune.errors import DataError
+from disentune.files.writing import write_atomically
 from disentune.plugin import Frozen, Shape, Source
 
 VARIABLE = "DISENTUNE_DATA"
@@ -348,16 +349,6 @@ def _is_checked(path: Path) -> bool:
 def _remember(path: Path, stamp: Stamp) -> None:
     _checked[path] = stamp
     try:
-        write_text(path.parent / CHECKED, json.dumps(stamp))
+        write_atomically(path.parent / CHECKED, json.dumps(stamp).encode())
     except OSError:
         return  # a root that only others may write
-
-
-def write_text(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with aside.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)

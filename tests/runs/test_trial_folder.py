@@ -1,0 +1,127 @@
+"""Rows and pictures of a trial survive what befalls disks and processes."""
+
+import os
+
+import pytest
+
+from disentune.errors import ConfigError
+from disentune.runs.ledger import Run
+from disentune.runs.trial_folder import TrialFolder
+
+
+@pytest.fixture
+def folder(tmp_path, trial_with) -> TrialFolder:
+    config = trial_with()
+    trial = Run(tmp_path / "demo" / "main").trial(config.id)
+    trial.create(config, ("a",))
+    return trial
+
+
+def row(step, **metrics):
+    return {"step": step, "metrics": metrics}
+
+
+# ---- rows
+
+
+def test_rows_come_back_bit_for_bit(folder):
+    values = {"loss": 0.1 + 0.2, "mig": 5e-324, "nan": float("nan"), "inf": float("-inf")}
+    folder.append_row(row(1, **values))
+    assert repr(folder.rows()) == repr([row(1, **values)])
+
+
+def test_a_torn_last_row_is_ignored_and_the_next_append_repairs_it(folder):
+    folder.append_row(row(1, loss=1.0))
+    whole = folder.rows_path.read_bytes()
+    for cut in range(1, len(whole)):  # a machine may die after any byte
+        folder.rows_path.write_bytes(whole + whole[:cut].replace(b"\n", b""))
+        assert [r["step"] for r in folder.rows()] == [1]
+    folder.append_row(row(2, loss=2.0))
+    folder.append_row(row(3, loss=3.0))
+    assert [r["step"] for r in folder.rows()] == [1, 2, 3]
+    assert folder.rows_path.read_bytes().startswith(whole)
+
+
+def test_a_torn_only_row_is_repaired_too(folder):
+    folder.rows_path.write_bytes(b'{"step": 1, "met')
+    assert folder.rows() == []
+    folder.append_row(row(1, loss=1.0))
+    assert folder.rows() == [row(1, loss=1.0)]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"garbage", b"", b"\x00\xff\x80", b"5", b"[1]", b'{"metrics": {}}', b'{"step": "x", "metrics": {}}',
+     b'{"step": 2}', b'{"step": [2], "metrics": {}}', b'{"step": true, "metrics": {}}', b'{"step": 2, "metrics": 3}',
+     b"[" * 100_000],
+    ids=range(12),
+)  # fmt: skip
+def test_a_damaged_row_in_the_middle_is_named_with_its_line_and_what_to_do(folder, damage):
+    for step in (1, 2, 3):
+        folder.append_row(row(step, loss=1.0))
+    lines = folder.rows_path.read_bytes().split(b"\n")
+    folder.rows_path.write_bytes(b"\n".join([lines[0], damage, *lines[2:]]))
+    with pytest.raises(ConfigError) as caught:
+        folder.rows()
+    assert f"{folder.rows_path}:2 is damaged; remove the folder {folder.path}" in str(caught.value)
+
+
+def test_a_step_written_twice_counts_once_and_the_first_stays(folder):
+    for step, loss in ((1, 1.0), (3, 3.0), (2, 2.0), (3, 9.0)):
+        folder.append_row(row(step, loss=loss))
+    assert folder.rows() == [row(1, loss=1.0), row(2, loss=2.0), row(3, loss=3.0)]
+
+
+def test_cutting_rows_keeps_those_before_a_step_and_drops_a_torn_line(folder):
+    for step in (1, 2, 3):
+        folder.append_row(row(step, loss=float(step)))
+    with open(folder.rows_path, "ab") as file:
+        file.write(b'{"step": 0, "me')
+    folder.cut_rows(3)
+    assert folder.rows_path.read_bytes().count(b"\n") == 2
+    assert [found["step"] for found in folder.rows()] == [1, 2]
+
+
+# ---- pictures
+
+
+def test_pictures_come_back_by_their_step(folder):
+    assert folder.picture_steps() == []
+    assert folder.read_pictures(300) is None
+    folder.write_pictures(1200, b"late")
+    folder.write_pictures(300, b"early")
+    folder.write_pictures(300, b"again")
+    assert folder.picture_steps() == [300, 1200]
+    assert (folder.read_pictures(300), folder.read_pictures(1200)) == (b"again", b"late")
+    assert (folder.path / "pictures" / "step-0000000300.npz").is_file()
+
+
+def test_pictures_that_a_killed_writer_left_half_do_not_count_and_are_cleared(folder):
+    folder.write_pictures(300, b"x")
+    pictures = folder.path / "pictures"
+    (pictures / ".step-0000000600.npz.abcd0123").write_bytes(b"ha")
+    (pictures / ".failed.txt.abcd0123").write_bytes(b"ha")
+    (pictures / "step-copy.npz").touch()
+    assert folder.picture_steps() == [300]
+    assert folder.read_pictures(600) is None
+    folder.write_pictures(900, b"y")
+    assert sorted(os.listdir(pictures)) == ["step-0000000300.npz", "step-0000000900.npz", "step-copy.npz"]
+
+
+@pytest.mark.parametrize("write", [lambda f: f.write_pictures(1, b"new"), lambda f: f.write_pictures_failure("new")])
+def test_a_picture_file_is_whole_or_not_there(folder, monkeypatch, write):
+    def fail(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="No space left"):
+        write(folder)
+    assert os.listdir(folder.path / "pictures") == []
+
+
+def test_why_there_are_no_pictures_is_kept_in_words(folder):
+    assert folder.pictures_failure() == ""
+    folder.write_pictures_failure("größer als der Speicher\n")
+    assert folder.pictures_failure() == "größer als der Speicher\n"
+    assert folder.pictures_failure_path.read_bytes() == "größer als der Speicher\n".encode()
+    assert folder.picture_steps() == []
