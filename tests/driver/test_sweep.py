@@ -162,7 +162,7 @@ def test_a_session_that_had_to_end_raises_why_unless_the_run_was_deleted(tmp_pat
 
     monkeypatch.setattr(sweep, "_run_on_ray", ended)
     with pytest.raises(ConfigError) as caught:
-        sweep.launch(run, read_sweep(sweep_file(tmp_path)), lambda point: True, lambda *news: None)
+        sweep.launch(request(run, tmp_path))
     assert type(caught.value) is error
 
 

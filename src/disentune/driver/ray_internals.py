@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
@@ -34,7 +34,9 @@ class RayChanged(ConfigError):
 
 def _version() -> str:
     with suppress(ImportError, AttributeError):
-        return str(import_module("ray").__version__)
+        import ray
+
+        return ray.__version__
     return "(none)"
 
 
@@ -92,11 +94,19 @@ class Word(NamedTuple):
     def get(self) -> None:
         """Raises RayChanged."""
         try:
-            source = inspect.getsource(resolve_name(self.target) if ":" in self.target else import_module(self.target))
+            source = inspect.getsource(resolve_name(self.target)) if ":" in self.target else _source(self.target)
         except (ImportError, AttributeError, TypeError, OSError) as error:
             raise RayChanged(self.name, self.why) from error
         if self.text not in source:
             raise RayChanged(self.name, self.why)
+
+
+def _source(module: str) -> str:
+    """Read, not imported."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(module)
+    return Path(spec.origin).read_text()
 
 
 class Message(NamedTuple):
@@ -113,7 +123,9 @@ class Message(NamedTuple):
     def get(self) -> None:
         """Raises RayChanged."""
         try:
-            path = Path(import_module("ray").__path__[0]) / self.file
+            import ray
+
+            path = Path(ray.__path__[0]) / self.file
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 if content.find(self.text.encode()) < 0:
                     raise RayChanged(self.name, self.why)
@@ -267,9 +279,10 @@ def give_workers_no_keys(local: bool) -> None:
     checks: tuple[Part | Word, ...] = (GIVEN_ALWAYS, GIVEN_IF_SET, *GIVES)
     for check in checks:
         check.get()
-    cache: Any = import_module(_CLASS_CACHE)
-    cache.DEFAULT_ENV_VARS = {}
-    cache.ENV_VARS_TO_PROPAGATE = set() if local else cache.ENV_VARS_TO_PROPAGATE & VARIABLES.keys()
+    from ray.tune.execution import class_cache
+
+    class_cache.DEFAULT_ENV_VARS = {}
+    class_cache.ENV_VARS_TO_PROPAGATE = set() if local else class_cache.ENV_VARS_TO_PROPAGATE & VARIABLES.keys()
 
 
 # ---- a local Ray: quick to start and to end
@@ -411,7 +424,9 @@ def validate_cluster_file(config: Mapping[str, Any]) -> None:
 def cluster_file_schema() -> Any:
     """The JSON schema that Ray checks cluster files against. Raises RayChanged."""
     try:
-        return json.loads((Path(import_module("ray.autoscaler").__path__[0]) / "ray-schema.json").read_text())
+        import ray.autoscaler
+
+        return json.loads((Path(ray.autoscaler.__path__[0]) / "ray-schema.json").read_text())
     except (ImportError, OSError) as error:
         raise RayChanged("ray/autoscaler/ray-schema.json", _FILES) from error
 
