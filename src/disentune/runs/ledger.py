@@ -477,7 +477,7 @@ class TrialFolder:
     def _config_file(self) -> dict[str, Any]:
         path = self.path / "config.json"
         remedy = f"remove the folder {self.path} to run this trial again"
-        content = read_json(path, remedy, default={"missing": True})
+        content: dict[str, Any] = read_json(path, remedy, default={"missing": True})
         if "missing" in content:
             raise ConfigError(f"{path} is missing; {remedy}")
         if not isinstance(content.get("config"), dict) or not isinstance(content.get("arms"), list):
@@ -592,7 +592,8 @@ class TrialFolder:
             return False
         try:
             rows = self.rows_to_end()
-            return known == [rows[-1]["step"] if rows else 0, self.status().state]
+            found: bool = known == [rows[-1]["step"] if rows else 0, self.status().state]
+            return found
         except ConfigError:  # what cannot be read cannot be said to be there
             return False
 
@@ -927,7 +928,8 @@ class Run:
         content = read_json(path, remedy, (dict, list), default=[])
         if isinstance(content, list):  # of an earlier version
             content = _sealed({"generations": content})
-        generations, damage = content.get("generations"), _broken_seal(content, ("generations",))
+        generations: list[dict[str, Any]] = content.get("generations")
+        damage = _broken_seal(content, ("generations",))
         if not isinstance(generations, list) or not all(map(_is_generation, generations)):
             damage = "each entry has a step and moves"
         if damage:

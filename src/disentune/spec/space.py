@@ -154,7 +154,8 @@ def unseeded(sweep: SweepFile) -> list[tuple[str, TrialConfig]]:
     if "unseeded" not in sweep.known:
         parsed = [(arm, trial_config(flat, 0)) for arm in sweep.arms for flat in arm_points(sweep, arm)]
         sweep.known["unseeded"] = parsed
-    return sweep.known["unseeded"]
+    found: list[tuple[str, TrialConfig]] = sweep.known["unseeded"]
+    return found
 
 
 def steps_of_trials(sweep: SweepFile) -> list[int]:
