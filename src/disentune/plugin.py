@@ -181,7 +181,8 @@ class AutoEncoder(nn.Module):
         return Posterior(mean, logvar)
 
     def decode(self, z: Tensor) -> Tensor:
-        return self.decoder(z)
+        found: Tensor = self.decoder(z)
+        return found
 
 
 @dataclass(frozen=True)
@@ -363,9 +364,11 @@ class Table:
     def encoded(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Codes of rows of any shape, (..., d); draws from posteriors are drawn anew, as if encoded again."""
         if self.means is None or self.logvars is None:
-            return self.codes[rows]
+            codes: np.ndarray = self.codes[rows]
+            return codes
         deviations = np.exp(self.logvars[rows] / 2)
-        return self.means[rows] + deviations * rng.standard_normal(deviations.shape)
+        drawn: np.ndarray = self.means[rows] + deviations * rng.standard_normal(deviations.shape)
+        return drawn
 
 
 Representation = Literal["mean", "sampled"]
@@ -470,7 +473,7 @@ class Catalogue(Generic[P]):
         self.record: type[P] = record
         self.plugins: dict[str, P] = {plugin.name: plugin for plugin in plugins}
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[P]:
         return iter(self.plugins.values())
 
     def names(self) -> list[str]:

@@ -297,9 +297,10 @@ def _sent(
         deadline = time.monotonic() + AGENT_S
         while True:
             try:
-                return client.submit_job(
+                found: str = client.submit_job(
                     entrypoint=entrypoint, runtime_env=environment, submission_id=id, metadata=metadata
                 )
+                return found
             except (RuntimeError, ValueError, OSError) as error:
                 if "No available agent" not in str(error) or time.monotonic() > deadline:
                     raise ConfigError(f"the cluster does not take the job: {_refusal(error)}") from None
@@ -379,7 +380,8 @@ def _exit_code(info: Any, say: Callable[[str], None]) -> int:
     if code is None:  # it never began
         say(f"the job failed before its command began: {first_line(info.message or info.error_type or '')}")
         return CRASHED
-    return code if code > 0 else 128 - code
+    found: int = code if code > 0 else 128 - code
+    return found
 
 
 def show_line(line: str) -> None:

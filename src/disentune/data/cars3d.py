@@ -152,7 +152,7 @@ def _im(content: bytes, where: str) -> np.ndarray:
         raise DataError(f"{where} must be a MATLAB file, but cannot be read ({error})") from None
     if "im" not in held:
         raise DataError(f"{where} must have an array 'im', but has none")
-    im = held["im"]
+    im: np.ndarray = held["im"]
     if im.shape != expected or im.dtype != np.uint8:
         raise DataError(f"{where}: 'im' must be {expected} uint8, but is {im.shape} {im.dtype}")
     return im

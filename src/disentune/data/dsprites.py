@@ -74,7 +74,7 @@ def _assert_order(path: Path) -> None:
 
 
 def _lit(chunk: np.ndarray, path: Path, start: int) -> np.ndarray:
-    lit = chunk == 1
+    lit: np.ndarray = chunk == 1
     if np.count_nonzero(chunk) != np.count_nonzero(lit):  # a NaN is not zero either
         wrong = ~lit & (chunk != 0)
         place = np.unravel_index(np.argmax(wrong), wrong.shape)

@@ -43,7 +43,8 @@ class FactorGrid:
             raise DataError(f"factors must be (n, {len(self.sizes)}), but are {factors.shape}")
         for name, size, column in zip(self.names, self.sizes, factors.T, strict=True):
             _refuse_outside(f"factor '{name}'", column, size)
-        return np.ravel_multi_index(tuple(factors.T), self.sizes)
+        found: np.ndarray = np.ravel_multi_index(tuple(factors.T), self.sizes)
+        return found
 
     def around(self, indices: np.ndarray, factor: int, values: np.ndarray | None = None) -> np.ndarray:
         """The line of each image (m,) along one factor, (m, v): the images that differ from it in this factor alone,
@@ -51,7 +52,8 @@ class FactorGrid:
         stride, size = math.prod(self.sizes[factor + 1 :]), self.sizes[factor]
         indices, values = self.checked(indices), np.arange(size) if values is None else _integers("values", values)
         _refuse_outside(f"factor '{self.names[factor]}'", values, size)
-        return (indices - indices // stride % size * stride)[:, None] + stride * values
+        found: np.ndarray = (indices - indices // stride % size * stride)[:, None] + stride * values
+        return found
 
     def every_line(self, factor: int) -> np.ndarray:
         """All lines along one factor, (len / size, size)."""

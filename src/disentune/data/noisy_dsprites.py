@@ -18,7 +18,8 @@ VARIANCE = (256**2 - 1) / (12 * 255**2)
 def paint(sprites: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """(n, 1, 64, 64) -> (n, 3, 64, 64): white where the sprite is, noise elsewhere."""
     noise = octets(keys, math.prod(SHAPE)).reshape(-1, *SHAPE)
-    return sprites | noise
+    found: np.ndarray = sprites | noise
+    return found
 
 
 def statistics(sprites: StoredImages) -> Statistics:

@@ -69,12 +69,14 @@ def placed(params: Placement, rows: int) -> np.ndarray:
     size, last = params.image_size, params.corners[-1]
     picture = np.zeros((1, size, size), np.uint8)
     picture[0, :rows, : params.square_size] = 255
-    return shifted(picture, min(last, size - rows) * size + last)[0]
+    found: np.ndarray = shifted(picture, min(last, size - rows) * size + last)[0]
+    return found
 
 
 def in_channels(blocks: np.ndarray, rgb: bool) -> np.ndarray:
     """Blocks (n, m, h, w), up to 3: each in a channel of its own, or all merged in one -> (n, 3 or 1, h, w)."""
     if not rgb:
-        return blocks.max(axis=1, keepdims=True)
+        found: np.ndarray = blocks.max(axis=1, keepdims=True)
+        return found
     empty = 3 - blocks.shape[1]
     return np.pad(blocks, [(0, 0), (0, empty), (0, 0), (0, 0)]) if empty else blocks

@@ -95,7 +95,8 @@ def paint(picture: np.ndarray, sprites: np.ndarray, keys: np.ndarray) -> np.ndar
     rows, columns = (places * (np.array(picture.shape[1:]) - SIDE)).astype(int).T
     pieces = sliding_window_view(picture, (SIDE, SIDE), axis=(1, 2))[:, rows, columns].swapaxes(0, 1)
     sums = np.add(pieces, (255 * tints).astype(np.uint16)[:, :, None, None] + 1, dtype=np.uint16)
-    return (sums >> 1).astype(np.uint8) ^ sprites  # x ^ 255 is 255 - x
+    found: np.ndarray = (sums >> 1).astype(np.uint8) ^ sprites  # x ^ 255 is 255 - x
+    return found
 
 
 def statistics(sprites: StoredImages, paint: Paint) -> Statistics:

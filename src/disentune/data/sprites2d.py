@@ -77,7 +77,8 @@ def opened(params: Params) -> DrawnImages:
     def draw(factors: np.ndarray) -> np.ndarray:
         *sprite, x, y = factors.T
         which = np.ravel_multi_index(tuple(sprite), sizes[:3])
-        return table[which, corners[y] * size + corners[x]].reshape(-1, 1, size, size)
+        found: np.ndarray = table[which, corners[y] * size + corners[x]].reshape(-1, 1, size, size)
+        return found
 
     factors = dict(zip(FACTORS, sizes, strict=True))
     return DrawnImages((opened, params), factors, shape(params), _measured(sprites, size**2), draw, ("shape",))
@@ -95,7 +96,8 @@ def factor_sizes(params: Params) -> tuple[int, ...]:
 
 
 def _square(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.maximum(np.abs(x), np.abs(y)) <= np.sqrt(0.5)
+    found: np.ndarray = np.maximum(np.abs(x), np.abs(y)) <= np.sqrt(0.5)
+    return found
 
 
 def _ellipse(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -113,7 +115,8 @@ def _heart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     radius = np.sqrt(2) * (t + 1)
     u, v = t + radius * np.sqrt(0.5) * (y + x), t + radius * np.sqrt(0.5) * (y - x)
     square = np.maximum(np.abs(u), np.abs(v)) <= 1
-    return square | ((u - 1) ** 2 + v**2 <= 1) | (u**2 + (v - 1) ** 2 <= 1)
+    found: np.ndarray = square | ((u - 1) ** 2 + v**2 <= 1) | (u**2 + (v - 1) ** 2 <= 1)
+    return found
 
 
 SHAPES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {

@@ -37,7 +37,8 @@ def opened(params: Params) -> DrawnImages:
 
     def draw(factors: np.ndarray) -> np.ndarray:
         channels = (painted(factors)[:, None] == COLOURS[:, None, None]) * np.uint8(255)
-        return channels.repeat(side, axis=3).repeat(side, axis=2)
+        found: np.ndarray = channels.repeat(side, axis=3).repeat(side, axis=2)
+        return found
 
     names = [f"{factor}_{cells}" for factor in ("colour", "x", "y") for cells in GRIDS]
     factors = dict(zip(names, factor_sizes(params), strict=True))

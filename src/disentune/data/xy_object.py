@@ -74,7 +74,8 @@ class Params(Placement):
         """uint8 (levels * colours, 3)"""
         bright = np.array([CHANNELS[colour] for colour in COLOURS[self.palette.split("_")[0]]])
         levels = 255 * np.arange(1, self.levels + 1) // self.levels
-        return (levels[:, None, None] * bright).reshape(-1, 3).astype(np.uint8)
+        found: np.ndarray = (levels[:, None, None] * bright).reshape(-1, 3).astype(np.uint8)
+        return found
 
 
 def opened(params: Params) -> DrawnImages:
@@ -83,7 +84,8 @@ def opened(params: Params) -> DrawnImages:
     def draw(factors: np.ndarray) -> np.ndarray:
         x, y, scale, colour = factors.T
         masks = table[scale, corners[y] * size + corners[x]]
-        return (masks[:, None] * colours[colour][:, :, None]).reshape(-1, 3, size, size)
+        found: np.ndarray = (masks[:, None] * colours[colour][:, :, None]).reshape(-1, 3, size, size)
+        return found
 
     factors = dict(zip(FACTORS, factor_sizes(params), strict=True))
     categorical = () if params.palette.startswith("greys") else ("colour",)  # a grey is an intensity

@@ -19,7 +19,8 @@ def opened(params: Params) -> DrawnImages:
 
     def draw(factors: np.ndarray) -> np.ndarray:
         x, y = corners[factors].T
-        return table[y * size + x].reshape(-1, 1, size, size)
+        found: np.ndarray = table[y * size + x].reshape(-1, 1, size, size)
+        return found
 
     measured = statistics([of_binary(size**2, np.array([params.square_size**2]))])
     return DrawnImages((opened, params), dict.fromkeys(FACTORS, params.places), shape(params), measured, draw)

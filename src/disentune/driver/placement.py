@@ -90,7 +90,8 @@ def kinds(file: Path) -> list[dict[str, float]] | None:
 
 
 def _most(kind: dict[str, Any], content: dict[str, Any]) -> int:
-    return kind.get("max_workers", content.get("max_workers", 0))
+    found: int = kind.get("max_workers", content.get("max_workers", 0))
+    return found
 
 
 def misfit(wanted: Resources, here: Sequence[Node], addable: list[dict[str, float]] | None) -> str:

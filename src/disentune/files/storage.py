@@ -238,7 +238,8 @@ class RemotePath:
                 "File" if self.key in self.view.files else "Directory" if self.key in self.view.folders else "NotFound"
             )
         with _translated(self):
-            return self._store.get_file_info(self.key).type.name
+            found: str = self._store.get_file_info(self.key).type.name
+            return found
 
     @retried
     def stat(self) -> Stat:
@@ -274,7 +275,9 @@ class RemotePath:
         from pyarrow.fs import FileSelector
 
         with _translated(self):
-            return self._store.get_file_info(FileSelector(self.key, allow_not_found=True, recursive=recursive))
+            selector = FileSelector(self.key, allow_not_found=True, recursive=recursive)
+            found: list[Any] = self._store.get_file_info(selector)
+            return found
 
     # reading and writing
 
@@ -289,7 +292,7 @@ class RemotePath:
         with _translated(self):
             while True:
                 with self._store.open_input_file(self.key) as file:
-                    data = file.read()
+                    data: bytes = file.read()
                 info = self._store.get_file_info(self.key)
                 if info.size == len(data):
                     return data
@@ -379,7 +382,8 @@ def _region(bucket: str, endpoint: str) -> str | None:
 
     if endpoint:
         return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-    return resolve_s3_region(bucket)
+    found: str | None = resolve_s3_region(bucket)
+    return found
 
 
 # ---- what a store complains of

@@ -72,7 +72,8 @@ def principal_variances(images: Tensor) -> Tensor:
     """
     flat = images.detach().cpu().double().flatten(1)
     gram = flat @ flat.T if flat.shape[0] <= flat.shape[1] else flat.T @ flat
-    return torch.linalg.eigvalsh(gram).flip(0).clamp(min=0)
+    found: Tensor = torch.linalg.eigvalsh(gram).flip(0).clamp(min=0)
+    return found
 
 
 class Anisotropic(Frozen):
@@ -161,7 +162,8 @@ class StudentT(Frozen):
         spread = self.nu * self.scale
         beta = scipy.special.betaln(self.nu / 2, 0.5)  # log-gammas would cancel at a large nu
         constant = -beta - math.log(spread) / 2
-        return (constant - (self.nu + 1) / 2 * torch.log1p(z.square() / spread)).sum(dim=1)
+        found: Tensor = (constant - (self.nu + 1) / 2 * torch.log1p(z.square() / spread)).sum(dim=1)
+        return found
 
     def kl(self, q: Posterior, z: Tensor) -> Tensor:
         return sampled_kl(q, z, self.log_density(z))

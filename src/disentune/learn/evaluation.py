@@ -122,7 +122,8 @@ def _distance(trained: Trained, first: np.ndarray, second: np.ndarray) -> Tensor
     """Each image is drawn once, in however many pairs it stands."""
     distinct, places = np.unique(np.stack([first, second]), return_inverse=True)
     x, (one, other) = trained.images(distinct), torch.from_numpy(places.reshape(2, -1))
-    return trained.recon.plugin.distance(x[one], x[other], trained.recon.params)
+    found: Tensor = trained.recon.plugin.distance(x[one], x[other], trained.recon.params)
+    return found
 
 
 @torch.no_grad()
@@ -136,7 +137,8 @@ def _reconstructions(trained: Trained, indices: np.ndarray, codes: np.ndarray) -
 def _reconstruction(trained: Trained, indices: np.ndarray, codes: np.ndarray) -> Tensor:
     x, recon = trained.images(indices), trained.recon
     output = trained.model.decode(torch.as_tensor(codes, dtype=x.dtype, device=x.device))
-    return recon.plugin.per_image(output, x, recon.params)
+    found: Tensor = recon.plugin.per_image(output, x, recon.params)
+    return found
 
 
 def _joined(chunks: Iterable[Tensor]) -> np.ndarray:

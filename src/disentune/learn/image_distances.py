@@ -165,7 +165,7 @@ def decoded(trained: Trained, z: Tensor) -> Tensor:
     """Images in the units of the network's inputs, (n, c, h, w)."""
     if not len(z):
         return torch.empty(0, *trained.images.data.shape)
-    images = trained.recon.plugin.to_image(trained.model.decode(z), trained.recon.params)
+    images: Tensor = trained.recon.plugin.to_image(trained.model.decode(z), trained.recon.params)
     if not _is_finite(images):
         raise DataError("the decoder gives images that are not finite")
     return images
@@ -222,7 +222,8 @@ def _all_equal(distances: np.ndarray) -> bool:
 
 def steps_apart(values: np.ndarray) -> np.ndarray:
     """L1 of one factor's values, (v,) -> (v, v)."""
-    return np.abs(np.subtract.outer(values, values)).astype(np.float64)
+    found: np.ndarray = np.abs(np.subtract.outer(values, values)).astype(np.float64)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +305,8 @@ def _rescaled(correlation: float, pairs: np.ndarray, values: int) -> float:
 def _excess(found: np.ndarray) -> np.ndarray:
     """Matrices (..., v, v) less the mean of both images' distance to themselves."""
     own = np.diagonal(found, axis1=-2, axis2=-1)
-    return found - (own[..., :, None] + own[..., None, :]) / 2
+    result: np.ndarray = found - (own[..., :, None] + own[..., None, :]) / 2
+    return result
 
 
 def _of_two(found: np.ndarray) -> np.ndarray:

@@ -125,7 +125,8 @@ def _distances(trained: Trained, factor: int, rng: np.random.Generator) -> np.nd
     lines = min(LINES, LINE_IMAGES // len(values))
     found = image_distances.learnt(trained, grid.around(rng.integers(len(grid), size=lines), factor, values))
     matrices = np.concatenate([steps_apart(values)[None], found.mean(axis=1)])
-    return np.clip(matrices, None, np.finfo(np.float32).max).astype(np.float32)
+    result: np.ndarray = np.clip(matrices, None, np.finfo(np.float32).max).astype(np.float32)
+    return result
 
 
 # ---- as bytes
@@ -275,7 +276,8 @@ def _shades() -> np.ndarray:
                                [0.2309699292, -0.3413193965, 1.7076147010]])  # fmt: skip
     linear = np.clip(linear, 0, 1)
     encoded = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
-    return np.round(255 * encoded).astype(np.uint8)
+    found: np.ndarray = np.round(255 * encoded).astype(np.uint8)
+    return found
 
 
 def _labelled(image: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> np.ndarray:

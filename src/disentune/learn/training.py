@@ -125,7 +125,8 @@ def built_model(config: TrialConfig) -> AutoEncoder:
     model, recon, shape = config.model, config.recon, config.setting().shape
     channels = recon.plugin.channels(shape[0], recon.params)
     with _generator(config, "weights") as generator:
-        return model.plugin.build(shape, channels, model.params, generator)
+        found: AutoEncoder = model.plugin.build(shape, channels, model.params, generator)
+        return found
 
 
 class Training:
@@ -252,7 +253,7 @@ class Training:
             helper=self.helper.network if self.helper else None,
         )
         framework = config.framework.plugin
-        losses = framework.loss(self.network, self._batch(), config.framework_params(self.step), step)
+        losses: Losses = framework.loss(self.network, self._batch(), config.framework_params(self.step), step)
         _assert_declared(framework, losses)
         return losses
 
@@ -279,7 +280,8 @@ class Training:
         return self.inputs(indices, rng)
 
     def _recon(self, output: Tensor, target: Tensor) -> Tensor:
-        return self.config.recon.plugin.per_image(output, target, self.config.recon.params).sum() / len(target)
+        found: Tensor = self.config.recon.plugin.per_image(output, target, self.config.recon.params).sum() / len(target)
+        return found
 
     # rows
 

@@ -137,7 +137,8 @@ class Laplace(Frozen):
         # Measured from the nearest, whose weight is then 1: no rate is so large that every weight becomes 0.
         weights = np.exp(-np.abs(distances - nearest) * self.rate / np.log(size))
         cumulated = np.cumsum(np.where(distances < nearest, 0, weights), axis=1)
-        return (cumulated <= rng.random((len(values), 1)) * cumulated[:, -1:]).sum(axis=1)
+        found: np.ndarray = (cumulated <= rng.random((len(values), 1)) * cumulated[:, -1:]).sum(axis=1)
+        return found
 
 
 class Independent(Frozen):

@@ -20,7 +20,8 @@ class Params(Frozen):
 
 def variances(logvars: np.ndarray) -> np.ndarray:
     """Of the posteriors, in the shape of their logarithms."""
-    return np.exp(np.minimum(logvars, LARGEST_LOGVAR))
+    found: np.ndarray = np.exp(np.minimum(logvars, LARGEST_LOGVAR))
+    return found
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> Mapping[str, Any]:

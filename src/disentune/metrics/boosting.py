@@ -9,13 +9,14 @@ numbers are drawn and sums are rounded as it does; whatever says "in this order"
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numba import njit
 
 from disentune.metrics.trees import BINS, NEARLY_EQUAL
 
+F = TypeVar("F", bound=Callable[..., Any])
 DEPTH = 3
 INNER = 2**DEPTH - 1
 NODES = 2 * INNER + 1
@@ -92,16 +93,18 @@ class Nodes(NamedTuple):
     """(1,): of the random numbers."""
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def _compiled(function: F) -> F:
     """Kept on disk where there is a place for it."""
     try:
-        return njit(cache=True)(function)
+        return cast(F, njit(cache=True)(function))
     except RuntimeError:
-        return njit(function)
+        return cast(F, njit(function))
 
 
 @_compiled
-def boosted(columns, test, labels, first, seeds):
+def boosted(
+    columns: Columns, test: np.ndarray, labels: np.ndarray, first: np.ndarray, seeds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Importance (d,), and scores of rows to fit (trees, n) and to test (trees, m), where trees are those of a round.
 
     `test` is (m, d) float32, `labels` (n,) count classes from 0; `first` (trees,) are the scores to begin with, and
@@ -127,7 +130,7 @@ def boosted(columns, test, labels, first, seeds):
 
 
 @_compiled
-def _nodes(columns):
+def _nodes(columns: Columns) -> Nodes:
     d, n = columns.values.shape
     return Nodes(
         np.zeros(NODES, np.int64),
@@ -152,7 +155,7 @@ def _nodes(columns):
 
 
 @_compiled
-def _residuals(raw, labels, residual):
+def _residuals(raw: np.ndarray, labels: np.ndarray, residual: np.ndarray) -> None:
     """1 for the row's class, 0 for others, less their probability."""
     trees, n = raw.shape
     if trees == 1:
@@ -173,16 +176,17 @@ def _residuals(raw, labels, residual):
 
 
 @_compiled
-def _binary_residual(score, label):
+def _binary_residual(score: float, label: int) -> float:
     """Below -37 a probability is its odds; exp(-score) would overflow in the end."""
     if score <= -37:
-        return label - np.exp(score)
-    odds_against = np.exp(-score)
+        small: float = label - np.exp(score)
+        return small
+    odds_against: float = np.exp(-score)
     return (label * odds_against - (1 - label)) / (1 + odds_against)
 
 
 @_compiled
-def _newton(tree, nodes, residual, of_class, factor):
+def _newton(tree: Tree, nodes: Nodes, residual: np.ndarray, of_class: np.ndarray, factor: float) -> None:
     """One step in each leaf, of means over its rows in their order; `factor` is Friedman's (classes - 1) / classes."""
     slope, curvature = np.empty_like(residual), np.empty_like(residual)
     places = nodes.start.copy()
@@ -197,13 +201,13 @@ def _newton(tree, nodes, residual, of_class, factor):
 
 
 @_compiled
-def _step(slope, curvature, factor):
+def _step(slope: np.ndarray, curvature: np.ndarray, factor: float) -> float:
     mean = _sum_by_pairs(curvature) / curvature.size
     return 0.0 if abs(mean) < SMALLEST_CURVATURE else _sum_by_pairs(slope) / slope.size * factor / mean
 
 
 @_compiled
-def _sum_by_pairs(values):
+def _sum_by_pairs(values: np.ndarray) -> float:
     """As NumPy sums, in this order."""
     half = values.size // 2
     if values.size > BLOCK:
@@ -221,13 +225,13 @@ def _sum_by_pairs(values):
 
 
 @_compiled
-def _add(tree, of_row, raw):
+def _add(tree: Tree, of_row: np.ndarray, raw: np.ndarray) -> None:
     for row in range(raw.size):
         raw[row] += LEARNING_RATE * tree.value[of_row[row]]
 
 
 @_compiled
-def _predict(tree, test, raw):
+def _predict(tree: Tree, test: np.ndarray, raw: np.ndarray) -> None:
     """Every row goes all the way down, which is quicker than to ask at each node whether it is a leaf."""
     _extend(tree)
     for row in range(raw.size):
@@ -238,7 +242,7 @@ def _predict(tree, test, raw):
 
 
 @_compiled
-def _extend(tree):
+def _extend(tree: Tree) -> None:
     """A leaf above the bottom sends all rows left, to a leaf of the same value."""
     for node in range(INNER):
         if tree.feature[node] < 0:
@@ -250,7 +254,7 @@ def _extend(tree):
 
 
 @_compiled
-def _grow(columns, residual, tree, nodes, importance, seed):
+def _grow(columns: Columns, residual: np.ndarray, tree: Tree, nodes: Nodes, importance: np.ndarray, seed: int) -> None:
     """A tree of least squares, and what each of its splits takes off the variance added to `importance` (d,)."""
     _plant(columns, residual, nodes, seed)
     for node in DEPTH_FIRST:
@@ -264,7 +268,7 @@ def _grow(columns, residual, tree, nodes, importance, seed):
 
 
 @_compiled
-def _plant(columns, residual, nodes, seed):
+def _plant(columns: Columns, residual: np.ndarray, nodes: Nodes, seed: int) -> None:
     n = residual.size
     nodes.state[0] = seed
     nodes.start[:], nodes.end[:] = 0, 0
@@ -281,7 +285,7 @@ def _plant(columns, residual, nodes, seed):
 
 
 @_compiled
-def _sum(nodes, node, residual):
+def _sum(nodes: Nodes, node: int, residual: np.ndarray) -> None:
     """In the order of the node's rows."""
     total = square = 0.0
     for row in nodes.rows[nodes.start[node] : nodes.end[node]]:
@@ -291,13 +295,13 @@ def _sum(nodes, node, residual):
 
 
 @_compiled
-def _variance(total, square, size):
+def _variance(total: float, square: float, size: int) -> float:
     mean = total / size
     return square / size - mean * mean
 
 
 @_compiled
-def _best_split(columns, residual, nodes, node):
+def _best_split(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) -> tuple[int, float]:
     """Column and threshold; the column is -1 where the node is a leaf. Equal splits go to the first column tried."""
     if nodes.end[node] - nodes.start[node] < 2 or nodes.impurity[node] <= PURE:
         return -1, np.inf
@@ -308,7 +312,7 @@ def _best_split(columns, residual, nodes, node):
 
 
 @_compiled
-def _draw(columns, nodes, node):
+def _draw(columns: Columns, nodes: Nodes, node: int) -> int:
     """Draws columns one by one; gives the place in `features` from which those are that vary, the first drawn last.
 
     `features` holds columns known to be constant, of which some are drawn, then those found to be, then those left to
@@ -340,9 +344,9 @@ def _draw(columns, nodes, node):
 
 
 @_compiled
-def _random(state):
+def _random(state: np.ndarray) -> int:
     """Xorshift of 32 bits (Marsaglia, Journal of Statistical Software 8, 14, 2003), less the highest bit."""
-    x = max(state[0], 1)
+    x: int = max(state[0], 1)
     x ^= (x << 13) & WORD
     x ^= x >> 17
     x ^= (x << 5) & WORD
@@ -351,14 +355,14 @@ def _random(state):
 
 
 @_compiled
-def _copy(source, target, start, end):
+def _copy(source: np.ndarray, target: np.ndarray, start: int, end: int) -> None:
     """By hand: numba takes two seconds to compile the message on slices that differ in shape."""
     for place in range(start, end):
         target[place] = source[place]
 
 
 @_compiled
-def _measure(columns, nodes, node):
+def _measure(columns: Columns, nodes: Nodes, node: int) -> None:
     """Between which values each column is in the node."""
     level, start, last = _level(node), nodes.start[node], nodes.end[node] - 1
     for feature in range(columns.values.shape[0]):
@@ -371,12 +375,12 @@ def _measure(columns, nodes, node):
 
 
 @_compiled
-def _level(node):
+def _level(node: int) -> int:
     return 0 if node == 0 else 1 if node < 3 else 2
 
 
 @_compiled
-def _best_gap(columns, residual, nodes, node, varied):
+def _best_gap(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int, varied: np.ndarray) -> tuple[int, float]:
     """Column and threshold of the largest gain, between any two neighbours; the column is -1 when none varies."""
     start, end = nodes.start[node], nodes.end[node]
     best, best_feature, threshold = -np.inf, -1, 0.0
@@ -391,7 +395,9 @@ def _best_gap(columns, residual, nodes, node, varied):
 
 
 @_compiled
-def _scan(rows, values, residual, inverse, total, best):
+def _scan(
+    rows: np.ndarray, values: np.ndarray, residual: np.ndarray, inverse: np.ndarray, total: float, best: float
+) -> tuple[float, int]:
     """The largest gain above `best`, and how many rows are left of it: (left sum)^2 / rows + (right sum)^2 / rows.
 
     Reciprocals are quicker and tell which gains are worth dividing for.
@@ -411,7 +417,7 @@ def _scan(rows, values, residual, inverse, total, best):
 
 
 @_compiled
-def _divide(columns, residual, nodes, node, feature, threshold):
+def _divide(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int, feature: int, threshold: float) -> int:
     """Makes the children and gives the column, or -1 when rounding makes them worse than the node, a leaf then."""
     start, end, left = nodes.start[node], nodes.end[node], 2 * node + 1
     column = 0 if columns.bins.shape[0] else nodes.sorting[node]
@@ -432,7 +438,7 @@ def _divide(columns, residual, nodes, node, feature, threshold):
 
 
 @_compiled
-def _partition(rows, values, threshold):
+def _partition(rows: np.ndarray, values: np.ndarray, threshold: float) -> int:
     """Swaps rows until those to go left come first, and counts these; leaves them in the order scikit-learn does."""
     left, right = 0, rows.size
     while left < right:
@@ -445,28 +451,30 @@ def _partition(rows, values, threshold):
 
 
 @_compiled
-def _left_total(nodes, node, residual):
+def _left_total(nodes: Nodes, node: int, residual: np.ndarray) -> float:
     """Of the left child: its own if it is the smaller one, else what the rows of the right one leave of the node's."""
     left, right = 2 * node + 1, 2 * node + 2
     if nodes.end[left] - nodes.start[left] <= nodes.end[right] - nodes.start[right]:
-        return nodes.total[left]
-    total = nodes.total[node]
+        own: float = nodes.total[left]
+        return own
+    total: float = nodes.total[node]
     for place in range(nodes.end[right] - 1, nodes.start[right] - 1, -1):
         total -= residual[nodes.rows[place]]
     return total
 
 
 @_compiled
-def _improvement(nodes, node):
+def _improvement(nodes: Nodes, node: int) -> float:
     """What the split takes off the variance of all rows, in this order."""
     left, right = 2 * node + 1, 2 * node + 2
     size = nodes.end[node] - nodes.start[node]
     rest = nodes.impurity[node] - (nodes.end[right] - nodes.start[right]) / size * nodes.impurity[right]
-    return size / nodes.rows.size * (rest - (nodes.end[left] - nodes.start[left]) / size * nodes.impurity[left])
+    off: float = size / nodes.rows.size * (rest - (nodes.end[left] - nodes.start[left]) / size * nodes.impurity[left])
+    return off
 
 
 @_compiled
-def _hand_down(columns, residual, nodes, node):
+def _hand_down(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) -> None:
     """Rows to the children, and all that these need to be split."""
     for child in (2 * node + 1, 2 * node + 2):
         for row in nodes.rows[nodes.start[child] : nodes.end[child]]:
@@ -478,7 +486,7 @@ def _hand_down(columns, residual, nodes, node):
 
 
 @_compiled
-def _part(lists, nodes, node):
+def _part(lists: np.ndarray, nodes: Nodes, node: int) -> None:
     """Rows of the children in the order of every column, one level below."""
     start, end, middle = nodes.start[node], nodes.end[node], nodes.end[2 * node + 1]
     level = _level(node)
@@ -497,7 +505,7 @@ def _part(lists, nodes, node):
 
 
 @_compiled
-def _gather(columns, residual, nodes, node):
+def _gather(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) -> None:
     """Residuals and rows of the node in each bin of each column."""
     rows = columns.lists[_level(node), 0, nodes.start[node] : nodes.end[node]]
     for feature in range(columns.bins.shape[0]):
@@ -509,7 +517,7 @@ def _gather(columns, residual, nodes, node):
 
 
 @_compiled
-def _gather_children(columns, residual, nodes, node):
+def _gather_children(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) -> None:
     """The smaller child is counted, the larger one is what remains."""
     left, right = 2 * node + 1, 2 * node + 2
     smaller_left = nodes.end[left] - nodes.start[left] < nodes.end[right] - nodes.start[right]
@@ -521,7 +529,7 @@ def _gather_children(columns, residual, nodes, node):
 
 
 @_compiled
-def _filled(sums):
+def _filled(sums: np.ndarray) -> tuple[int, int]:
     """The first and last bin that have rows."""
     first, final = 0, BINS - 1
     while sums[first, 1] == 0:
@@ -532,7 +540,7 @@ def _filled(sums):
 
 
 @_compiled
-def _best_edge(columns, nodes, node, varied):
+def _best_edge(columns: Columns, nodes: Nodes, node: int, varied: np.ndarray) -> tuple[int, float]:
     """As `_best_gap`, between neighbouring bins that have rows of the node."""
     total, size = nodes.total[node], nodes.end[node] - nodes.start[node]
     best, best_feature, threshold = -np.inf, -1, 0.0

@@ -29,9 +29,11 @@ def _concentration(weights: np.ndarray) -> np.ndarray:
     total = weights.sum(axis=1, keepdims=True)
     width = weights.shape[1]
     if width == 1:
-        return (total[:, 0] > 0).astype(float)
+        whole: np.ndarray = (total[:, 0] > 0).astype(float)
+        return whole
     shares = np.where(total > 0, weights / np.where(total > 0, total, 1), 1 / width)
-    return 1 + scipy.special.xlogy(shares, shares).sum(axis=1) / np.log(width)
+    certainty: np.ndarray = 1 + scipy.special.xlogy(shares, shares).sum(axis=1) / np.log(width)
+    return certainty
 
 
 def _weighted(concentration: np.ndarray, weights: np.ndarray) -> float:

@@ -51,13 +51,15 @@ def comparable_codes(table: Table, ties: Ties) -> np.ndarray:
 def factor_distances(table: Table, pairs: Pairs) -> np.ndarray:
     """L1 over factors; along a line the difference in its one factor."""
     first, second = pairs.rows()
-    return np.abs(table.values[first] - table.values[second]).sum(axis=-1)
+    found: np.ndarray = np.abs(table.values[first] - table.values[second]).sum(axis=-1)
+    return found
 
 
 def code_distances(codes: np.ndarray, pairs: Pairs, order: int = 2) -> np.ndarray:
     """L1 or L2."""
     first, second = pairs.rows()
-    return np.linalg.norm(codes[first] - codes[second], order, axis=-1)
+    found: np.ndarray = np.linalg.norm(codes[first] - codes[second], order, axis=-1)
+    return found
 
 
 # ---- agreement of two sets of distances
@@ -66,7 +68,8 @@ def code_distances(codes: np.ndarray, pairs: Pairs, order: int = 2) -> np.ndarra
 def significant(distances: np.ndarray) -> np.ndarray:
     """Rounded to so many bits."""
     mantissa, exponent = np.frexp(distances)
-    return np.ldexp(np.rint(np.ldexp(mantissa, SIGNIFICANT)), exponent - SIGNIFICANT)
+    found: np.ndarray = np.ldexp(np.rint(np.ldexp(mantissa, SIGNIFICANT)), exponent - SIGNIFICANT)
+    return found
 
 
 def comparable(distances: np.ndarray, ties: Ties) -> np.ndarray:

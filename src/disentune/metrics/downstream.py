@@ -43,13 +43,15 @@ def regressed(train: np.ndarray, test: np.ndarray, labels: np.ndarray, strengths
     folds = [fold for fold in _folds(len(labels)) if len(np.unique(labels[fold[0]])) > 1]
     chosen = LogisticRegressionCV(Cs=strengths, cv=folds, scoring="accuracy") if folds else LogisticRegression()
     with _quiet():
-        return chosen.fit(train, labels).predict(test)
+        found: np.ndarray = chosen.fit(train, labels).predict(test)
+        return found
 
 
 def _folds(rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     from sklearn.model_selection import KFold
 
-    return KFold(min(FOLDS, rows)).split(np.zeros(rows))
+    found: Iterator[tuple[np.ndarray, np.ndarray]] = KFold(min(FOLDS, rows)).split(np.zeros(rows))
+    return found
 
 
 @contextmanager
@@ -101,7 +103,8 @@ def _accuracies(
     else:
         fit = prepared(fitted, tested, params.trees)
         told = [fit(column[train], seed).test for column, seed in zip(table.factors.T, seeds, strict=True)]
-    return np.mean(np.stack(told, axis=1) == table.factors[test], axis=0)
+    found: np.ndarray = np.mean(np.stack(told, axis=1) == table.factors[test], axis=0)
+    return found
 
 
 METRIC = Metric(

@@ -35,7 +35,8 @@ def areas(probabilities: np.ndarray, labels: np.ndarray, classes: np.ndarray) ->
     inside, outside = member.sum(axis=0), (~member).sum(axis=0)
     above = (ranks * member).sum(axis=0) - inside * (inside + 1) / 2
     ranked = (inside > 0) & (outside > 0)
-    return above[ranked] / (inside * outside)[ranked]
+    found: np.ndarray = above[ranked] / (inside * outside)[ranked]
+    return found
 
 
 def fit(codes: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int) -> list[np.ndarray]:

@@ -31,7 +31,8 @@ class Params(Frozen):
 
 def active(codes: np.ndarray, threshold: float) -> np.ndarray:
     """Codes (n, d) that vote, (d,): their standard deviation reaches the threshold. A constant never votes."""
-    return (codes.std(axis=0, ddof=1) >= threshold) & (np.ptp(codes, axis=0) > 0)
+    found: np.ndarray = (codes.std(axis=0, ddof=1) >= threshold) & (np.ptp(codes, axis=0) > 0)
+    return found
 
 
 def votes(
@@ -48,7 +49,8 @@ def votes(
 def majority(factors: np.ndarray, winners: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """The factor that each code most often voted for, (d,); the first of equals. `shape` is (k, d)."""
     cells = np.ravel_multi_index((factors, winners), shape)
-    return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape).argmax(axis=0)
+    found: np.ndarray = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape).argmax(axis=0)
+    return found
 
 
 def agreement(said: np.ndarray, factors: np.ndarray, winners: np.ndarray) -> float:

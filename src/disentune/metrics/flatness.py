@@ -26,12 +26,14 @@ def to_next(codes: np.ndarray, shift: int) -> np.ndarray:
 def widths(codes: np.ndarray) -> np.ndarray:
     """Largest distance between two points of each line (lines, size, d), (2, lines)."""
     shifts = range(1, codes.shape[1] // 2 + 1)  # half a cycle meets every pair
-    return np.max([to_next(codes, shift).max(axis=-1) for shift in shifts], axis=0)
+    found: np.ndarray = np.max([to_next(codes, shift).max(axis=-1) for shift in shifts], axis=0)
+    return found
 
 
 def lengths(codes: np.ndarray) -> np.ndarray:
     """Sum of the steps of each line without the largest, (2, lines): a factor may be a cycle or not."""
-    return np.sort(to_next(codes, 1), axis=-1)[..., :-1].sum(axis=-1)
+    found: np.ndarray = np.sort(to_next(codes, 1), axis=-1)[..., :-1].sum(axis=-1)
+    return found
 
 
 def flatness(codes: np.ndarray) -> np.ndarray:
@@ -41,7 +43,8 @@ def flatness(codes: np.ndarray) -> np.ndarray:
     """
     width, length = widths(codes).mean(axis=1), lengths(codes).mean(axis=1)
     ratios = width[[1, 0, 1]] / np.where(length > 0, length, 1)[[0, 0, 1]]
-    return np.minimum(ratios, 1.0)  # but for rounding
+    found: np.ndarray = np.minimum(ratios, 1.0)  # but for rounding
+    return found
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:

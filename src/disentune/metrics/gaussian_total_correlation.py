@@ -20,7 +20,8 @@ class Params(Frozen):
 def centred(codes: np.ndarray) -> np.ndarray:
     """Codes less their means, (n, d); exactly 0 for a code of one value, whose mean may be rounded."""
     moved = codes - codes[0]
-    return moved - moved.mean(axis=0)
+    found: np.ndarray = moved - moved.mean(axis=0)
+    return found
 
 
 def total_correlation(codes: np.ndarray) -> float:
@@ -45,7 +46,8 @@ def total_correlation(codes: np.ndarray) -> float:
 
 def _unit_columns(deviations: np.ndarray) -> np.ndarray:
     deviations = deviations / np.abs(deviations).max(axis=0)  # squares of the smallest would vanish
-    return deviations / np.linalg.norm(deviations, axis=0)
+    found: np.ndarray = deviations / np.linalg.norm(deviations, axis=0)
+    return found
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:

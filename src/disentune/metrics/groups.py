@@ -152,13 +152,15 @@ def pairs(
 
 def _alike(sharing: Sharing, factor: np.ndarray, place: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """For each place in the order of its factor, a row drawn from those of the same value."""
-    return sharing.order[factor, sharing.first[factor, place] + rng.integers(sharing.size[factor, place])]
+    found: np.ndarray = sharing.order[factor, sharing.first[factor, place] + rng.integers(sharing.size[factor, place])]
+    return found
 
 
 def _others(sharing: Sharing, factor: np.ndarray, place: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The same without the row at that place: a number from there on stands for the next row."""
     drawn = sharing.first[factor, place] + rng.integers(sharing.size[factor, place] - 1)
-    return sharing.order[factor, drawn + (drawn >= place)]
+    found: np.ndarray = sharing.order[factor, drawn + (drawn >= place)]
+    return found
 
 
 def _chunks(count: int, members: int) -> list[int]:

@@ -13,7 +13,8 @@ def scaled(codes: np.ndarray) -> np.ndarray:
     """Codes over their std, not centred, (n, d); a code of one value has none and is left out."""
     varied = codes[:, np.ptp(codes, axis=0) > 0]
     varied = varied / np.abs(varied).max(axis=0)  # squares of the smallest would vanish
-    return varied / varied.std(axis=0)
+    found: np.ndarray = varied / varied.std(axis=0)
+    return found
 
 
 def sparsity(z: np.ndarray) -> float:

@@ -40,7 +40,9 @@ def mutual_information(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Of each code with each factor, (d, k)."""
     joint = counts(bins, labels)
     expected = joint.sum(axis=2, keepdims=True) * joint.sum(axis=3, keepdims=True) / len(bins)
-    return scipy.special.xlogy(joint, joint / np.where(expected > 0, expected, 1)).sum(axis=(2, 3)) / len(bins)
+    ratio = joint / np.where(expected > 0, expected, 1)
+    found: np.ndarray = scipy.special.xlogy(joint, ratio).sum(axis=(2, 3)) / len(bins)
+    return found
 
 
 def entropies(labels: np.ndarray) -> np.ndarray:

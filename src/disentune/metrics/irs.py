@@ -23,7 +23,8 @@ class Params(Frozen):
 
 def labels_of(table: Table, rows: np.ndarray, params: Params) -> np.ndarray:
     """Of rows (n,) the labels (n, k), or the bins of ordered factors. What a label is called must not matter."""
-    labels, factors = table.factors[rows], table.factors.shape[1]
+    labels: np.ndarray = table.factors[rows]
+    factors = table.factors.shape[1]
     for column in params.ordered:
         if not 0 <= column < factors:
             raise DataError(f"ordered names factor {column}, but the table has factors 0 to {factors - 1}")
@@ -45,7 +46,9 @@ def deviation(codes: np.ndarray, labels: np.ndarray, quantile: float) -> np.ndar
     counts = np.unique(labels, return_counts=True)[1]
     rows = np.argsort(labels, kind="stable")
     groups = [group for group in np.split(codes[rows], np.cumsum(counts)[:-1]) if len(group) > 1]
-    return sum(np.quantile(np.abs(group - group.mean(axis=0)), quantile, axis=0) for group in groups) / len(groups)
+    spreads = (np.quantile(np.abs(group - group.mean(axis=0)), quantile, axis=0) for group in groups)
+    found: np.ndarray = sum(spreads) / len(groups)
+    return found
 
 
 def robustness(codes: np.ndarray, labels: np.ndarray, reach: np.ndarray, quantile: float) -> np.ndarray:

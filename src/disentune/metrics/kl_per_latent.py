@@ -15,7 +15,8 @@ class Params(Frozen):
 
 def kl_to_prior(means: np.ndarray, logvars: np.ndarray) -> np.ndarray:
     """Of each latent, averaged over rows, (d,)."""
-    return 0.5 * (means**2 + variances(logvars) - 1 - logvars).mean(axis=0)
+    found: np.ndarray = 0.5 * (means**2 + variances(logvars) - 1 - logvars).mean(axis=0)
+    return found
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> Mapping[str, Any]:

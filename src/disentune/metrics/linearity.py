@@ -17,7 +17,8 @@ class Params(Frozen):
 def deviations(codes: np.ndarray) -> np.ndarray:
     """Lines (lines, size, d) less their means; exactly 0 for one that does not move."""
     moved = codes - codes[:, :1]
-    return moved - moved.mean(axis=1, keepdims=True)
+    found: np.ndarray = moved - moved.mean(axis=1, keepdims=True)
+    return found
 
 
 def largest_moments(centred: np.ndarray) -> np.ndarray:

@@ -31,7 +31,8 @@ def complete_lines(factors: np.ndarray, column: int) -> np.ndarray:
             f"two or more images must differ in factor column {column} alone and show all of its {size} values, "
             "but the table has no such line; a table of the whole grid has them all"
         )
-    return rows[starts[:, None] + np.arange(size)]
+    found: np.ndarray = rows[starts[:, None] + np.arange(size)]
+    return found
 
 
 def line_keys(factors: np.ndarray, column: int) -> np.ndarray:
@@ -58,8 +59,10 @@ Mean = Literal["arithmetic", "geometric"]
 def over_factors(found: Sequence[Sequence[float]], mean: Mean) -> np.ndarray:
     """Mean over factors of numbers >= 0, (factors, numbers) -> (numbers,)."""
     if mean == "arithmetic":
-        return np.mean(found, axis=0)
-    return np.prod(np.asarray(found) ** (1 / len(found)), axis=0)
+        arithmetic: np.ndarray = np.mean(found, axis=0)
+        return arithmetic
+    geometric: np.ndarray = np.prod(np.asarray(found) ** (1 / len(found)), axis=0)
+    return geometric
 
 
 # ---- triples

@@ -19,7 +19,8 @@ class Params(Frozen):
 
 def correlations(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Pearson's, of each column of (n, d) with each of (n, k), (d, k). A constant correlates 0 with anything."""
-    return _unit(first).T @ _unit(second)
+    found: np.ndarray = _unit(first).T @ _unit(second)
+    return found
 
 
 def _unit(columns: np.ndarray) -> np.ndarray:
@@ -27,7 +28,8 @@ def _unit(columns: np.ndarray) -> np.ndarray:
     span = np.ptp(columns, axis=0)
     scaled = (columns - columns[0]) / np.where(span > 0, span, 1)  # so that no square overflows or vanishes
     centred = scaled - scaled.mean(axis=0)
-    return centred / np.where(span > 0, np.linalg.norm(centred, axis=0), 1)
+    found: np.ndarray = centred / np.where(span > 0, np.linalg.norm(centred, axis=0), 1)
+    return found
 
 
 def matched(strength: np.ndarray, factors: int) -> float:

@@ -33,7 +33,8 @@ def gap(predictability: np.ndarray, varied: np.ndarray) -> float:
 
 def squared_correlations(codes: np.ndarray, factors: np.ndarray) -> np.ndarray:
     """Of each code with each factor, (d, k)."""
-    return correlations(codes, factors) ** 2 * (codes.var(axis=0, ddof=1) > LEAST_VARIANCE)[:, None]
+    found: np.ndarray = correlations(codes, factors) ** 2 * (codes.var(axis=0, ddof=1) > LEAST_VARIANCE)[:, None]
+    return found
 
 
 def accuracy(code: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int) -> float:
@@ -47,7 +48,8 @@ def accuracy(code: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.n
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = LinearSVC(C=0.01, class_weight="balanced", random_state=seed).fit(code[train], seen)
-    return fitted.score(code[test], labels[test])
+    found: float = fitted.score(code[test], labels[test])
+    return found
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:

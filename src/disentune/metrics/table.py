@@ -85,7 +85,8 @@ def _image_distance(images: np.ndarray, rows: int) -> Callable[[np.ndarray, np.n
 
     def distance(first: np.ndarray, second: np.ndarray) -> np.ndarray:
         differences = pixels[first].astype(np.float64) - pixels[second]
-        return np.mean(differences**2, axis=1)
+        found: np.ndarray = np.mean(differences**2, axis=1)
+        return found
 
     return distance
 

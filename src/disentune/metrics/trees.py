@@ -103,7 +103,10 @@ def _boosting(
 
 def _first_scores(shares: np.ndarray) -> np.ndarray:
     """Those of the shares of the classes (classes,); of two classes the log odds of the second alone."""
-    return scipy.special.logit(shares[1:]) if len(shares) == 2 else np.log(shares / scipy.stats.gmean(shares))
+    found: np.ndarray = (
+        scipy.special.logit(shares[1:]) if len(shares) == 2 else np.log(shares / scipy.stats.gmean(shares))
+    )
+    return found
 
 
 def _seeds(seed: int, shape: tuple[int, int]) -> np.ndarray:
@@ -119,7 +122,8 @@ def _shares(importance: np.ndarray) -> np.ndarray:
 
 def _choice(scores: np.ndarray) -> np.ndarray:
     """The class of each row, from scores (trees, n) of a round's trees; of two classes only the second has one."""
-    return (scores[0] >= 0).astype(np.int64) if len(scores) == 1 else scores.argmax(axis=0)
+    found: np.ndarray = (scores[0] >= 0).astype(np.int64) if len(scores) == 1 else scores.argmax(axis=0)
+    return found
 
 
 # ---- bins
@@ -150,4 +154,5 @@ def _cuts(ranked: np.ndarray) -> np.ndarray:
     gaps = np.where(apart, np.diff(ranked.astype(np.float64)), 0)
     windows = np.array_split(np.arange(len(gaps)), BINS - 1)
     widest = np.array([window[gaps[window].argmax()] for window in windows])
-    return widest[apart[widest]]
+    found: np.ndarray = widest[apart[widest]]
+    return found

@@ -113,4 +113,5 @@ def lasso(inputs: np.ndarray, targets: np.ndarray, alpha: float = ALPHA) -> np.n
     fitted = Lasso(alpha, fit_intercept=False, precompute=inputs.T @ inputs, tol=TOLERANCE, max_iter=SWEEPS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # inputs that are almost equal
-        return fitted.fit(inputs, targets).coef_.reshape(targets.shape[1], -1).T
+        found: np.ndarray = fitted.fit(inputs, targets).coef_.reshape(targets.shape[1], -1).T
+        return found

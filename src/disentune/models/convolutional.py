@@ -131,7 +131,8 @@ class LastUp(Up):
             assert self.bias is not None
             parities = functional.conv2d(_laid_out(x), _windows(self.weight), self.bias.repeat_interleave(4), padding=1)
             return functional.pixel_shuffle(parities, 2)[:, :, 1:-1, 1:-1]
-        return _LastUp.apply(_laid_out(x), self.weight, self.bias)
+        found: Tensor = _LastUp.apply(_laid_out(x), self.weight, self.bias)
+        return found
 
 
 class _LastUp(torch.autograd.Function):
@@ -182,10 +183,12 @@ def _laid_out(x: Tensor) -> Tensor:
 def _windows(weight: Tensor) -> Tensor:
     """Weights (inputs, c, 4, 4) -> (4 c, inputs, 2, 2), the four parities of a channel together."""
     rows_and_columns = weight.unflatten(3, (2, 2)).unflatten(2, (2, 2)).flip(2, 4)
-    return rows_and_columns.permute(1, 3, 5, 0, 2, 4).flatten(0, 2)
+    found: Tensor = rows_and_columns.permute(1, 3, 5, 0, 2, 4).flatten(0, 2)
+    return found
 
 
 def _interleaved(parities: Tensor, channels: int) -> Tensor:
     """(n, at least 4 c, h + 1, w + 1) -> (n, c, 2 h, 2 w): the outermost pixels lie in the transposed padding."""
     rows_and_columns = parities[:, : 4 * channels].unflatten(1, (channels, 2, 2)).permute(0, 1, 4, 2, 5, 3)
-    return rows_and_columns.flatten(4, 5).flatten(2, 3)[:, :, 1:-1, 1:-1].contiguous()
+    found: Tensor = rows_and_columns.flatten(4, 5).flatten(2, 3)[:, :, 1:-1, 1:-1].contiguous()
+    return found

@@ -34,7 +34,8 @@ def blur_matrix(size: int, kernel: str, radius: int) -> np.ndarray:
     weights = np.ones(len(reach)) if kernel == "box" else np.exp(-((reach / (radius / 4)) ** 2) / 2)
     apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
     inside = apart <= radius
-    return np.where(inside, weights[radius + np.where(inside, apart, 0)], 0) / weights.sum()
+    found: np.ndarray = np.where(inside, weights[radius + np.where(inside, apart, 0)], 0) / weights.sum()
+    return found
 
 
 @lru_cache(maxsize=64)
@@ -90,7 +91,8 @@ def squared(output: Tensor, target: Tensor, params: Params) -> Tensor:
         rows, columns = _axes(error, params, times=2)
         return _plus_product(error, rows, error, columns, beta=2, alpha=2 * params.alpha)
 
-    return _Homogeneous.apply(output, target, gradient, 2)
+    found: Tensor = _Homogeneous.apply(output, target, gradient, 2)
+    return found
 
 
 def absolute(output: Tensor, target: Tensor, params: Params) -> Tensor:
@@ -101,7 +103,8 @@ def absolute(output: Tensor, target: Tensor, params: Params) -> Tensor:
         signs = (rows @ error @ columns).sign_()
         return _plus_product(error.sign(), rows, signs, columns, beta=1, alpha=params.alpha)
 
-    return _Homogeneous.apply(output, target, gradient, 1)
+    found: Tensor = _Homogeneous.apply(output, target, gradient, 1)
+    return found
 
 
 def gaussian(output: Tensor, target: Tensor, params: Params) -> Tensor:

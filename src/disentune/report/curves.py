@@ -37,17 +37,22 @@ class Course:
 
     @property
     def count(self) -> np.ndarray:
-        return np.isfinite(self.each).sum(axis=0)
+        found: np.ndarray = np.isfinite(self.each).sum(axis=0)
+        return found
 
     @property
     def mean(self) -> np.ndarray:
-        return np.nansum(self.each, axis=0) / self.count
+        found: np.ndarray = np.nansum(self.each, axis=0) / self.count
+        return found
 
     @property
     def sd(self) -> np.ndarray:
         """Of a sample; NaN where only one trial is left."""
         squares = np.nansum((self.each - self.mean) ** 2, axis=0)
-        return np.sqrt(np.divide(squares, self.count - 1, out=np.full(len(squares), np.nan), where=self.count > 1))
+        found: np.ndarray = np.sqrt(
+            np.divide(squares, self.count - 1, out=np.full(len(squares), np.nan), where=self.count > 1)
+        )
+        return found
 
 
 def choose(scores: Scores) -> list[Curves]:

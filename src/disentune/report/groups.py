@@ -92,7 +92,8 @@ def alike(frame: pd.DataFrame, keys: Iterable[str], others: Iterable[str]) -> bo
 
 
 def _group_numbers(frame: pd.DataFrame, keys: list[str]) -> list[int]:
-    return frame.groupby(keys, dropna=False, sort=False).ngroup().tolist()
+    found: list[int] = frame.groupby(keys, dropna=False, sort=False).ngroup().tolist()
+    return found
 
 
 def filled(column: pd.Series) -> pd.Series:
@@ -182,7 +183,8 @@ class Groups:
 
     @property
     def sizes(self) -> list[int]:
-        return self._grouped.size().tolist()
+        found: list[int] = self._grouped.size().tolist()
+        return found
 
     def __iter__(self) -> Iterator[tuple[int, int, Numbers]]:
         """Place, series, and the values that are there, in the order of trial ids; maybe none."""

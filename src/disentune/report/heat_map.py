@@ -128,7 +128,8 @@ def _draw_table(figure: Figure, table: _Table, label: str) -> None:
 
 def _cell_inches(table: _Table) -> float:
     """About, with room for labels and the colour bar."""
-    return (WIDTH - 2.4) / table.mean.shape[1]
+    found: float = (WIDTH - 2.4) / table.mean.shape[1]
+    return found
 
 
 def _is_wide(table: _Table) -> bool:

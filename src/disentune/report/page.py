@@ -282,7 +282,8 @@ def _scored(results: Results, objective: Objective) -> list[float]:
     """Each trial's number that counts; failed and diverged trials have theirs, too."""
     if objective.metric not in results.rows:
         return [math.nan] * len(results.records)
-    return values(results, objective.metric, at_of(objective)).tolist()
+    found: list[float] = values(results, objective.metric, at_of(objective)).tolist()
+    return found
 
 
 def _number_keys(frame: pd.DataFrame, objective: str) -> tuple[list[str], list[str]]:
@@ -418,7 +419,7 @@ def html(scores: Scores, drawn: Sequence[Drawing], where: str, now: datetime) ->
     live = results.run.is_running()
     trials = trials_of(results, where, live)
     css, script = _source("page.css"), _source("page.js")
-    return _template().render(
+    found: str = _template().render(
         css=Markup(css),
         script=Markup(script),
         policy=_policy(css, script),
@@ -442,6 +443,7 @@ def html(scores: Scores, drawn: Sequence[Drawing], where: str, now: datetime) ->
         columns=trial_columns(scores, trials),
         order=best_first(scores),
     )
+    return found
 
 
 def _objective(scores: Scores) -> dict[str, str]:

@@ -252,4 +252,5 @@ def _apart(heights: list[float], gap: float, low: float, high: float) -> np.ndar
     """Sorted heights at least a gap apart, moved as little as can be (least squares), between low and high."""
     steps = gap * np.arange(len(heights))
     nearest = isotonic_regression(np.array(heights) - steps).x
-    return np.clip(nearest, low, max(low, high - steps[-1])) + steps
+    found: np.ndarray = np.clip(nearest, low, max(low, high - steps[-1])) + steps
+    return found

@@ -143,13 +143,15 @@ def _rounded(x: Numbers) -> Numbers:
     if len(np.unique(x)) <= FINEST:
         return x
     low, step = x.min(), np.ptp(x) / FINEST
-    return low + step * np.round((x - low) / step)
+    found: Numbers = low + step * np.round((x - low) / step)
+    return found
 
 
 def bandwidth_for(places: Numbers) -> float:
     """A tenth of the range, but wide enough that neighbours on a coarse grid see each other."""
     distinct = np.unique(places)
-    return max(0.1 * (distinct[-1] - distinct[0]), 0.7 * float(np.median(np.diff(distinct))))
+    found: float = max(0.1 * (distinct[-1] - distinct[0]), 0.7 * float(np.median(np.diff(distinct))))
+    return found
 
 
 def local_weights(at: Numbers, x: Numbers, bandwidth: float) -> Numbers:
@@ -158,13 +160,15 @@ def local_weights(at: Numbers, x: Numbers, bandwidth: float) -> Numbers:
     centre = (kernel * away).sum(axis=1, keepdims=True)
     moment = (kernel * (away - centre) ** 2).sum(axis=1, keepdims=True)
     # where all weight is on one place there is no slope to follow: the ridge leaves the mean
-    return kernel * (1 - centre * (away - centre) / (moment + 1e-6 * bandwidth**2))
+    found: Numbers = kernel * (1 - centre * (away - centre) / (moment + 1e-6 * bandwidth**2))
+    return found
 
 
 def _kernel(at: Numbers, x: Numbers, bandwidth: float) -> Numbers:
     """Gaussian weights, rows of sum 1."""
     weights = np.exp(-0.5 * ((x[None, :] - at[:, None]) / bandwidth) ** 2)
-    return weights / weights.sum(axis=1, keepdims=True)
+    found: Numbers = weights / weights.sum(axis=1, keepdims=True)
+    return found
 
 
 # ---- drawing

@@ -127,7 +127,8 @@ def _opacity(count: int) -> float:
 
 
 def quartiles(numbers: Numbers) -> Numbers:
-    return np.percentile(numbers, [25, 50, 75])
+    found: Numbers = np.percentile(numbers, [25, 50, 75])
+    return found
 
 
 def density(numbers: Numbers) -> tuple[Numbers, Numbers] | None:

@@ -384,8 +384,11 @@ def values(results: Results, metric: str, at: At = "last") -> np.ndarray:
     if metric not in results.metrics:
         raise ConfigError(unknown("metric", metric, results.metrics))
     if at == "last":
-        return source[metric].to_numpy()
-    return source.groupby("trial_id")[metric].agg(at).reindex(results.trials["trial_id"]).to_numpy()
+        last: np.ndarray = source[metric].to_numpy()
+        return last
+    extremes = source.groupby("trial_id")[metric].agg(at)
+    found: np.ndarray = extremes.reindex(results.trials["trial_id"]).to_numpy()
+    return found
 
 
 def mode_of(results: Results, metric: str) -> Mode:

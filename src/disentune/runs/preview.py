@@ -318,7 +318,8 @@ def _built_alike(config: TrialConfig) -> str:
 
 def _checkpoint_size(model: AutoEncoder) -> int:
     """Weights and Adam's two moments; the file's own words are some kilobytes more."""
-    return 3 * sum(tensor.nbytes for tensor in model.state_dict().values())
+    found: int = 3 * sum(tensor.nbytes for tensor in model.state_dict().values())
+    return found
 
 
 def _trial_seconds(training: Training) -> float:

@@ -108,7 +108,8 @@ def _sealed(log: dict[str, Any], before: Any) -> bytes:
 def _sum(entry: bytes, before: Any) -> bytes:
     digest = before.copy()
     digest.update(entry)
-    return digest.hexdigest()[:16].encode()
+    found: bytes = digest.hexdigest()[:16].encode()
+    return found
 
 
 def _sound_lines(path: Place, data: bytes) -> list[bytes]:

@@ -85,7 +85,8 @@ def verdict(scheduler: Asha | Median, point: Replicates, before: Sequence[Replic
 def _in_best_fraction(scheduler: Any, point: Replicates, peers: Sequence[Replicates], step: int) -> bool:
     own = point.at(step)
     better = sum(peer.at(step) > own for peer in peers)  # type: ignore[operator]  # all have a value here
-    return better < max(1, math.floor((len(peers) + 1) / scheduler.reduction))
+    found: bool = better < max(1, math.floor((len(peers) + 1) / scheduler.reduction))
+    return found
 
 
 def _above_median(scheduler: Any, point: Replicates, peers: Sequence[Replicates], step: int) -> bool:

@@ -172,7 +172,8 @@ class TrialConfig:
             "loss_scale": self.loss_scale,
             "seed": self.seed,
         }
-        return _without_minus_zero(tree)
+        found: dict[str, Any] = _without_minus_zero(tree)
+        return found
 
     @cached_property
     def id(self) -> str:
@@ -340,7 +341,10 @@ def _named(catalogue: Catalogue, section: Any, prefix: str, mistakes: list[Mista
     except ValueError as error:
         mistakes.append(Mistake(f"{prefix}.name", str(error)))
         return None
-    return _once(plugin, prefix, section, mistakes, lambda found: _with_params(plugin, name, section, prefix, found))
+    result: Named | None = _once(
+        plugin, prefix, section, mistakes, lambda found: _with_params(plugin, name, section, prefix, found)
+    )
+    return result
 
 
 MOST_REMEMBERED = 10_000

@@ -198,7 +198,8 @@ def _equal(left: Any, right: Any) -> bool:
         return left == right
     if isinstance(left, tuple) or isinstance(right, tuple):
         return left in right if isinstance(right, tuple) else right in left
-    return left == right
+    found: bool = left == right
+    return found
 
 
 def _plain(value: Any) -> Any:

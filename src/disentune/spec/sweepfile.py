@@ -74,7 +74,8 @@ class Domain(Frozen):
 
     @property
     def values(self) -> list[Any]:
-        return getattr(self, self.kind)
+        found: list[Any] = getattr(self, self.kind)
+        return found
 
     def tree(self) -> dict[str, Any]:
         return {self.kind: self.values}

@@ -120,7 +120,8 @@ def own_entity(connection: Connection, environment: Mapping[str, str] = os.envir
     """The user or team whose key it is. Raises what requests raises."""
     answer = _asked_who_i_am(connection, environment)
     answer.raise_for_status()
-    return answer.json()["data"]["viewer"]["entity"]
+    found: str = answer.json()["data"]["viewer"]["entity"]
+    return found
 
 
 def _asked_who_i_am(connection: Connection, environment: Mapping[str, str]) -> requests.Response:

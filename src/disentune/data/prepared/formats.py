@@ -151,7 +151,8 @@ def h5_keys(path: Path) -> list[str]:
 
 def h5_shape(path: Path, key: str) -> tuple[int, ...]:
     with _h5(path) as file:
-        return _dataset(file, path, key).shape
+        found: tuple[int, ...] = _dataset(file, path, key).shape
+        return found
 
 
 def h5_chunks(path: Path, key: str, rows: int) -> Iterator[np.ndarray]:
@@ -172,7 +173,8 @@ def _pieces(block: np.ndarray, rows: int) -> Iterator[np.ndarray]:
 def _block(dataset: h5py.Dataset, start: int, stop: int) -> np.ndarray:
     """Some rows. Small chunks are read in stripes along the second axis, which takes HDF5 a quarter of the time."""
     if dataset.chunks is None or dataset.ndim == 1:
-        return dataset[start:stop]
+        found: np.ndarray = dataset[start:stop]
+        return found
     block, stripe = np.empty((stop - start, *dataset.shape[1:]), dataset.dtype), dataset.chunks[1]
     for first in range(0, dataset.shape[1], stripe):
         block[:, first : first + stripe] = dataset[start:stop, first : first + stripe]
@@ -185,7 +187,8 @@ def _whole_chunks(dataset: h5py.Dataset, rows: int) -> int:
         return rows
     row_bytes = max(1, math.prod(dataset.shape[1:]) * dataset.dtype.itemsize)
     whole = -(-rows // dataset.chunks[0]) * dataset.chunks[0]
-    return min(whole, max(rows, LARGEST // row_bytes))
+    found: int = min(whole, max(rows, LARGEST // row_bytes))
+    return found
 
 
 @contextmanager

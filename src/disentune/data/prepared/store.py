@@ -341,7 +341,8 @@ def _is_checked(path: Path) -> bool:
     if _checked.get(path) == stamp_of(path):
         return True
     try:
-        return json.loads((path.parent / CHECKED).read_text()) == stamp_of(path)
+        found: bool = json.loads((path.parent / CHECKED).read_text()) == stamp_of(path)
+        return found
     except (OSError, ValueError):
         return False
 
