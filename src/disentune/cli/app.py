@@ -385,7 +385,7 @@ def _run(run: Any, asked: Any, only: str | None, limit: int | None, address: str
     with patient_progress() as say:
         estimate = cost(asked, planned, probe=False, say=say)
     assert_writable(run.path)
-    with lasting_output(run.tracking_log.with_name("run.log")):
+    with lasting_output(run.output_log):
         _show_plan(planned, estimate, run, sweep)
         _prepare_data(missing)
         if place is not None:
@@ -478,7 +478,7 @@ def _summary(run: Any) -> None:
 def _figure(loaded: Any, objective: Any) -> Any:
     from disentune.report.summary import summary_figure
 
-    path = loaded.run.report_folder / "summary.png"
+    path = loaded.run.summary_path
     summary_figure(loaded, objective, path)
     return path
 

@@ -103,8 +103,9 @@ def inspect(
 
 
 def _is_trial(what: str) -> bool:
-    path = Path(what)
-    return path.name == "config.json" or (path.is_dir() and (path / "config.json").is_file())
+    from disentune.runs.ledger import is_trial
+
+    return is_trial(Path(what))
 
 
 # ---- worlds
