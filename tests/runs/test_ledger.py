@@ -1,5 +1,6 @@
 """The run folder survives what befalls disks and processes, and says what it cannot read."""
 
+import ast
 import errno
 import json
 import os
@@ -805,3 +806,50 @@ def test_nothing_that_a_worker_writes_brings_a_deleted_run_back(tmp_path, trial_
         with pytest.raises(FileNotFoundError):
             write()
     assert not run.path.exists()
+
+
+# ---- who knows the names of files
+
+PACKAGE = Path(ledger.__file__).parents[1]
+OWNERS = {PACKAGE / "runs" / f"{name}.py" for name in ("ledger", "trial_folder", "checkpoints")}
+OTHERS = {("tracking/connection.py", "wandb")}
+"""Joins that have nothing to do with a run: the folder of W&B's own settings."""
+
+
+def joined_names(path: Path) -> set[str]:
+    """The texts that a module joins to paths, itself or by a constant of its own."""
+    tree = ast.parse(path.read_text())
+    constants = dict(pair for node in tree.body if isinstance(node, ast.Assign) for pair in texts_by_name(node))
+    joined = [operand for node in ast.walk(tree) for operand in operands(node)]
+    literals = {one.value for one in joined if is_text(one)}
+    return literals | {constants[one.id] for one in joined if isinstance(one, ast.Name) and one.id in constants}
+
+
+def operands(node: ast.AST) -> list[ast.AST]:
+    """What is joined to a path by `/` or a call."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        return [node.right]
+    is_join = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in JOINS
+    return node.args if is_join else []
+
+
+JOINS = ("join", "joinpath", "with_name")
+
+
+def texts_by_name(node: ast.Assign) -> list[tuple[str, str]]:
+    """Of `A = "a"` and of `A, B = "a", "b"`."""
+    sides = (side.elts if isinstance(side, ast.Tuple) else [side] for side in (node.targets[0], node.value))
+    pairs = zip(*sides, strict=False)
+    return [(name.id, text.value) for name, text in pairs if isinstance(name, ast.Name) and is_text(text)]
+
+
+def is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def test_only_the_ledger_joins_paths_inside_a_run():
+    names = set().union(*map(joined_names, OWNERS))
+    assert {"trials", "config.json", "status.json", "rows.jsonl", "pictures", "checkpoints", "report"} <= names
+    modules = [path for path in PACKAGE.rglob("*.py") if path not in OWNERS]
+    found = {(str(path.relative_to(PACKAGE)), name) for path in modules for name in joined_names(path) & names}
+    assert found == OTHERS

@@ -130,8 +130,9 @@ def _show_files(files: list[Path]) -> None:
 
 
 def _is_trial(what: str) -> bool:
-    path = Path(what)
-    return path.name == "config.json" or (path.is_dir() and (path / "config.json").is_file())
+    from disentune.runs.ledger import is_trial
+
+    return is_trial(Path(what))
 
 
 # ---- worlds

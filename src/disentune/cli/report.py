@@ -90,4 +90,4 @@ def _show(made: Report) -> None:
     count = sum(not one.reason for one in made.drawings)
     plural = "" if count == 1 else "s"
     out.print(f"page:    {shown(made.page)}", markup=False)
-    out.print(f"figures: {shown(made.page.parent / 'figures')} ({count} figure{plural}, PNG and SVG)", markup=False)
+    out.print(f"figures: {shown(made.run.figures_folder)} ({count} figure{plural}, PNG and SVG)", markup=False)

@@ -195,7 +195,7 @@ def _run(
     with patient_progress() as say:
         estimate = cost(asked, planned, probe=False, say=say)
     assert_writable(run.path)
-    with lasting_output(run.tracking_log.with_name("run.log")):
+    with lasting_output(run.output_log):
         _show_plan(planned, estimate, run, sweep)
         _prepare_data(missing)
         if place is not None:
@@ -293,6 +293,6 @@ def _summary(run: Run) -> None:
 def _figure(loaded: Results, objective: Objective) -> Place:
     from disentune.report.summary import summary_figure
 
-    path = loaded.run.report_folder / "summary.png"
+    path = loaded.run.summary_path
     summary_figure(loaded, objective, path)
     return path

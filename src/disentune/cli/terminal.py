@@ -22,8 +22,6 @@ from disentune.environment import cleaned_values, without_secrets
 from disentune.files.storage import shown
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
     from disentune.files.storage import Place
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -142,7 +140,7 @@ OUTPUT = "standard output"
 class _Named(io.FileIO):
     """Whose errors say where they are from: a full disk behind it is not the storage of a run."""
 
-    def write(self, data: ReadableBuffer) -> int:
+    def write(self, data: Any) -> int:
         try:
             return super().write(data)
         except OSError as error:

@@ -142,7 +142,7 @@ def _token() -> str:
         raise OSError(errno.ENETUNREACH, str(error)[:300]) from error
     except GoogleAuthError as error:
         raise Unsupported(str(error)[:200]) from error
-    return credentials.token
+    return str(credentials.token)
 
 
 @functools.lru_cache(maxsize=1)

@@ -219,7 +219,7 @@ class RemotePath:
     def region(self) -> str:
         """The region of an S3 bucket."""
         with _translated(self):
-            return self._store.region
+            return str(self._store.region)
 
     def exists(self) -> bool:
         return self._kind() != "NotFound"

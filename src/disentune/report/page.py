@@ -50,7 +50,7 @@ from disentune.results.tables import (
 )
 from disentune.results.watch import duration
 from disentune.runs.ledger import Run
-from disentune.runs.trial_folder import Status
+from disentune.runs.trial_folder import STATUS, Status
 from disentune.spec import space
 from disentune.spec.config import Invalid
 from disentune.spec.settings import Objective, OptunaSearch
@@ -230,7 +230,7 @@ class Trial:
 
 
 def trials_of(results: Results, where: str, live: bool) -> list[Trial]:
-    known = results.run.known_trials("status.json")
+    known = results.run.known_trials(STATUS)
     statuses = {id: folder.status() for id, folder in known.items()}
     return [_trial(record, statuses.get(record.trial_id, Status()), where, live) for record in results.records]
 
@@ -383,20 +383,23 @@ def notes_of(results: Results) -> list[str]:
 
 @dataclass(frozen=True)
 class Report:
-    page: Place
+    run: Run
     drawings: list[Drawing]
 
+    @property
+    def page(self) -> Place:
+        return self.run.report_page
+
     def figure(self, drawing: Drawing, ending: str) -> Place:
-        return self.page.parent / "figures" / f"{drawing.file}.{ending}"
+        return self.run.figures_folder / f"{drawing.file}.{ending}"
 
 
 def write(results: Results, where: str, now: datetime, say: Say = lambda *progress: None) -> Report:
     """Draws everything and writes it below the run; `where` is the run's folder as the user would type it."""
     scores = Scores(results, objective_or_default(results))
-    folder = results.run.report_folder
-    report = Report(folder / "index.html", drawings(scores, say))
+    report = Report(results.run, drawings(scores, say))
     text = html(scores, report.drawings, where, now)
-    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    results.run.figures_folder.mkdir(parents=True, exist_ok=True)
     for drawing in report.drawings:
         if not drawing.reason:
             write_atomically(report.figure(drawing, "png"), drawing.png)
@@ -409,7 +412,7 @@ def write(results: Results, where: str, now: datetime, say: Say = lambda *progre
 def _remove_others(report: Report) -> None:
     """Figures of an earlier report that the new page does not show."""
     kept = {report.figure(one, ending) for one in report.drawings if not one.reason for ending in ("png", "svg")}
-    for path in (report.page.parent / "figures").iterdir():
+    for path in report.run.figures_folder.iterdir():
         if path not in kept and FIGURE_FILE.fullmatch(path.name):
             path.unlink(missing_ok=True)
 

@@ -19,7 +19,7 @@ from disentune.metrics import best_of
 from disentune.plugin import FIXED
 from disentune.runs.ledger import Run, find_run
 from disentune.runs.rows import missing_row, missing_rows_note
-from disentune.runs.trial_folder import TrialFolder, is_cut, reached
+from disentune.runs.trial_folder import CONFIG, END, ROWS, STATUS, TrialFolder, is_cut, reached
 from disentune.spec.config import SECTIONS, WATCHED, flattened
 from disentune.spec.settings import Objective
 
@@ -91,7 +91,7 @@ def load(run: str | Place, only: Iterable[str] | None = None) -> Results:
 
 def read(run: Run, only: Iterable[str] | None = None) -> Results:
     kept = None if only is None else set(only)
-    seen = run.seen("config.json", "status.json", "rows.jsonl", "end.json")
+    seen = run.seen(CONFIG, STATUS, ROWS, END)
     folders = [folder for folder in seen.trials() if kept is None or folder.id in kept]
     records = tuple(_record(folder) for folder in folders)
     return Results(run, records, (*seen.notes(), *_gap_notes(run, records)))

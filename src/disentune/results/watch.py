@@ -5,7 +5,6 @@ last sound reading stands until the next.
 """
 
 import math
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from disentune.metrics import best_of
 from disentune.results.tables import BROKEN, evaluated, rank
 from disentune.runs.ledger import Run
 from disentune.runs.rows import RowReader, missing_row
-from disentune.runs.trial_folder import Status, TrialFolder, is_cut, is_final, reached
+from disentune.runs.trial_folder import ROWS, Status, TrialFolder, is_cut, is_final, reached
 from disentune.spec import space
 from disentune.spec.config import flattened, metric_keys, nested
 from disentune.spec.settings import Asha, Median, Objective, OptunaSearch, Settings
@@ -230,22 +229,24 @@ class _Reader:
         self.last: tuple[Asked, bool, Seen] | None = None
 
     @property
-    def _files(self) -> dict[str, Callable[[Stamp | None], None]]:
-        return {"config.json": self._config, "status.json": self._status, "rows.jsonl": self._rows,
-                "end.json": self._end}  # fmt: skip
+    def _files(self) -> list[tuple[Place, Callable[[Stamp | None], None]]]:
+        folder = self.folder
+        return [(folder.config_path, self._config), (folder.status_path, self._status), (folder.rows_path, self._rows),
+                (folder.end_path, self._end)]  # fmt: skip
 
     def refresh(self) -> None:
         known = dict(self.places)
-        for name, read in self._files.items():
+        for path, read in self._files:
+            name = path.name
             try:
-                place = _stamp(self.folder.path / name)
+                place = _stamp(path)
                 if self._is_news(name, place):
                     read(place)
                     self._settle(name, place)
                     self.places[name], self.last = place, None
                 self.complaints.pop(name, None)
             except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
-                self.complaints[name] = f"{self.folder.path / name} cannot be read now: {first_line(str(error))}"
+                self.complaints[name] = f"{path} cannot be read now: {first_line(str(error))}"
         if self.places != known and not self.complaints:
             with suppress(ConfigError, OSError):  # what cannot be read now is read again at the next look
                 self.gap = self._gap()
@@ -258,8 +259,7 @@ class _Reader:
 
     def to_read(self) -> list[Place]:
         """The files that a refresh would read."""
-        paths = {name: self.folder.path / name for name in self._files}
-        return [path for name, path in paths.items() if self._is_news(name, _quietly(_stamp, path))]
+        return [path for path, _ in self._files if self._is_news(path.name, _quietly(_stamp, path))]
 
     def _is_news(self, name: str, place: Stamp | None) -> bool:
         return name not in self.places or place != self.places[name] or name in self.unsettled
@@ -284,7 +284,7 @@ class _Reader:
 
     def _rows(self, place: Stamp | None) -> None:
         """Rows are only ever appended, so what was read stays; another or a shorter file is read from its start."""
-        before = self.places.get("rows.jsonl")
+        before = self.places.get(ROWS)
         if place is None or before is None or place[0] != before[0] or place[1] < self.reader.offset:
             self.marks, self.reader, self.damaged = [], RowReader(self.folder.rows_path), False
         if place is None:
@@ -574,7 +574,7 @@ def _trouble_json(trouble: Trouble, where: str) -> dict[str, Any]:
 
 def status_path(where: str, trial_id: str) -> str:
     """Where a trial's cause stands in full."""
-    return os.path.join(where, "trials", trial_id, "status.json")
+    return str(Run(place(where)).trial(trial_id).status_path)
 
 
 def duration(seconds: float) -> str:

@@ -36,7 +36,7 @@ from disentune.files.storage import (
 from disentune.files.writing import clear_asides, write_atomically
 from disentune.runs.json_files import broken_seal, is_whole, read_json, sealed, write_json
 from disentune.runs.sources import plugin_sources
-from disentune.runs.trial_folder import TrialFolder
+from disentune.runs.trial_folder import CONFIG, ROWS, TrialFolder
 from disentune.spec.config import (
     is_id,
 )
@@ -81,14 +81,42 @@ class Run:
         return self.path / "report"
 
     @property
+    def report_page(self) -> Place:
+        return self.report_folder / "index.html"
+
+    @property
+    def figures_folder(self) -> Place:
+        """Of the report."""
+        return self.report_folder / "figures"
+
+    @property
+    def summary_path(self) -> Place:
+        """The figure that is drawn when a session ends."""
+        return self.report_folder / "summary.png"
+
+    @property
+    def wandb_report_path(self) -> Place:
+        """A report for W&B that could not be sent."""
+        return self.report_folder / "wandb_report.json"
+
+    @property
     def journal_path(self) -> Place:
         return self.path / "study.journal"
 
     @property
     def tracking_log(self) -> Path:
-        """What the process that streams to W&B has to say; a file of its machine."""
-        folder = self.path if isinstance(self.path, Path) else storage.scratch(self.path)
-        return folder / "wandb.log"
+        """What the process that streams to W&B has to say."""
+        return self._local_folder / "wandb.log"
+
+    @property
+    def output_log(self) -> Path:
+        """What the command that drives the run has printed."""
+        return self._local_folder / "run.log"
+
+    @property
+    def _local_folder(self) -> Path:
+        """On this machine, also for a run that lies in an object store."""
+        return self.path if isinstance(self.path, Path) else storage.scratch(self.path)
 
     @contextmanager
     def tracked(self, patience_s: float) -> Iterator[None]:
@@ -119,7 +147,11 @@ class Run:
         return Run(storage.viewed(self.path, names))
 
     def trial(self, trial_id: str) -> TrialFolder:
-        return TrialFolder(self.path / "trials" / trial_id)
+        return TrialFolder(self._trials_folder / trial_id)
+
+    @property
+    def _trials_folder(self) -> Place:
+        return self.path / "trials"
 
     def known_trials(self, *names: str) -> dict[str, TrialFolder]:
         """By id, for reading: see `seen`."""
@@ -127,7 +159,7 @@ class Run:
 
     def trials(self) -> list[TrialFolder]:
         """Sorted by id. A folder whose creation was cut short has no config and does not count."""
-        return [TrialFolder(self.path / "trials" / name) for name in self._recorded(is_id)]
+        return [self.trial(name) for name in self._recorded(is_id)]
 
     def ignored(self) -> list[str]:
         """Names of folders beside the trials that hold a config too, such as a copy, and are no trials."""
@@ -135,11 +167,11 @@ class Run:
 
     def _recorded(self, has: Callable[[str], bool]) -> list[str]:
         """Names of folders with a config, sorted."""
-        folder = self.path / "trials"
+        folder = self._trials_folder
         try:
             seen = storage.viewed(folder)
             paths = (path for path in seen.iterdir() if has(path.name)) if seen.is_dir() else ()
-            return sorted(path.name for path in paths if path.is_dir() and (path / "config.json").exists())
+            return sorted(path.name for path in paths if path.is_dir() and TrialFolder(path).config_path.exists())
         except OSError as error:
             raise ConfigError(f"{folder} cannot be read: {error.strerror}; choose another --storage") from None
 
@@ -149,7 +181,7 @@ class Run:
         if not names:
             return []
         listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        where = shown(self.path / "trials")
+        where = shown(self._trials_folder)
         return [f"{where}: {listed} ignored, for a trial's folder is named by its id; keep copies elsewhere"]
 
     def sweep(self) -> SweepFile:
@@ -169,19 +201,23 @@ class Run:
 
     def _record_environment(self, now: dict[str, Any]) -> None:
         """The first session's, and each later one that differs from the one before it."""
-        if not (self.path / "environment.json").exists():
-            write_json(self.path / "environment.json", now)
+        if not self._environment_path.exists():
+            write_json(self._environment_path, now)
             return
         known = self.environments()
         if is_another(known[-1], now):
-            rows = {id: folder.rows() for id, folder in self.known_trials("config.json", "rows.jsonl").items()}
+            rows = {id: folder.rows() for id, folder in self.known_trials(CONFIG, ROWS).items()}
             after = {id: some[-1]["step"] for id, some in rows.items() if some}
             began = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
             write_json(self.sessions_path, [*known[1:], {"began": began, **now, "after": after}])
 
+    @property
+    def _environment_path(self) -> Place:
+        return self.path / "environment.json"
+
     def environment(self) -> dict[str, Any]:
         """Of the run's first session; empty when the file was removed."""
-        path = self.path / "environment.json"
+        path = self._environment_path
         return _environment(read_json(path, VERSIONS_REMEDY, default={}), path)
 
     @property
@@ -213,7 +249,8 @@ class Run:
             damage = "each entry has a step and moves"
         if damage:
             raise ConfigError(f"{path} is damaged ({damage}); {remedy}")
-        return generations
+        found: list[dict[str, Any]] = generations
+        return found
 
     def add_generation(self, generation: Mapping[str, Any]) -> None:
         self.set_generations([*self.generations(), dict(generation)])
@@ -410,7 +447,7 @@ def _found_run(text: str, where: Place) -> Run | None:
     assert_reachable(named if isinstance(named, RemotePath) else where)
     paths: list[Place] = [named] if isinstance(named, RemotePath) else [named, where / text]
     for path in paths:
-        if (path / "sweep.yaml").is_file():
+        if Run(path).sweep_path.is_file():
             return Run(path.resolve())
     for path in paths:
         runs = sorted(child.parent for child in path.glob("*/sweep.yaml")) if path.is_dir() else []
@@ -422,10 +459,15 @@ def _found_run(text: str, where: Place) -> Run | None:
     return None
 
 
+def is_trial(path: Place) -> bool:
+    """Whether a trial is meant, by its folder or by its config."""
+    return path.name == CONFIG or (path.is_dir() and TrialFolder(path).is_recorded)
+
+
 def trial_at(path: Place) -> tuple[TrialFolder, Run]:
     """A trial by its folder, and the run it is of."""
     folder = TrialFolder(path.resolve())  # its name is the trial's id, also for `.`
-    if (folder.path / "config.json").is_file():
+    if folder.is_recorded:
         run = Run(folder.path.parent.parent)
         assert_own_files(run)
         return folder, run

@@ -18,7 +18,7 @@ from disentune.runs.choice import EVERY_TRIAL, Choice
 from disentune.runs.ledger import Run
 from disentune.runs.segment import WORDS, Report, Segment
 from disentune.runs.suggest import Suggestions, arms_of, journal, meanings
-from disentune.runs.trial_folder import Status, TrialFolder, is_final
+from disentune.runs.trial_folder import CONFIG, ROWS, STATUS, Status, TrialFolder, is_final
 from disentune.runs.verdicts import History, Member, Replicates, milestones, moves, verdict
 from disentune.spec.config import Invalid, TrialConfig, flattened
 from disentune.spec.settings import Asha, Cause, Median, OptunaSearch, Pbt
@@ -98,7 +98,7 @@ class Planner:
         self.notes: list[str] = []
         """For the user, on what is done again."""
         self._storage_faults, self._storage_since = 0, math.inf
-        self._known = run.known_trials("config.json", "status.json", "rows.jsonl")
+        self._known = run.known_trials(CONFIG, STATUS, ROWS)
         self.trials: dict[str, Trial] = {}
         self.arms: dict[str, list[Replicates]] = {}
         self._replicates: dict[tuple[str, str], list[Trial]] = {}
@@ -135,7 +135,7 @@ class Planner:
             self._admit(point)
         self._apply_generations()
         if self._restart_lost_populations():
-            self._known = self.run.known_trials("config.json", "status.json", "rows.jsonl")
+            self._known = self.run.known_trials(CONFIG, STATUS, ROWS)
             self.trials, self.arms, self._replicates, self.open = {}, {}, {}, []
             for point in self.points:
                 self._admit(point)

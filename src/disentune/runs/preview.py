@@ -21,7 +21,7 @@ from disentune.plugin import AutoEncoder, Source
 from disentune.runs.choice import EVERY_TRIAL, Choice, choose, selected_by
 from disentune.runs.ledger import Run, environment_with
 from disentune.runs.rows import missing_rows_note
-from disentune.runs.trial_folder import Sound, Status, TrialFolder, is_final
+from disentune.runs.trial_folder import CONFIG, ROWS, STATUS, Sound, Status, TrialFolder, is_final
 from disentune.spec import space
 from disentune.spec.config import TrialConfig, changed_keys, flattened
 from disentune.spec.settings import OptunaSearch
@@ -71,7 +71,7 @@ def make_plan(
     sweep = asked.sweep
     selection = selected_by(sweep, only)
     use_root(sweep.settings.data.root)
-    folders = run.known_trials("config.json", "status.json", "rows.jsonl")
+    folders = run.known_trials(CONFIG, STATUS, ROWS)
     read = _read_whole(folders)
     statuses, gaps = {id: sound.status for id, sound in read.items()}, _gap_notes(read)
     if retry_failed:

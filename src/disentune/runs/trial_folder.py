@@ -33,6 +33,10 @@ from disentune.spec.settings import Settings
 
 State = Literal["pending", "running", "done", "diverged", "failed"]
 FINAL: tuple[State, ...] = ("done", "diverged", "failed")
+CONFIG, STATUS, ROWS, END, ARRIVED = "config.json", "status.json", "rows.jsonl", "end.json", "wandb.json"
+"""Files of a trial that `Run.seen` may be asked for."""
+WANDB = "wandb"
+"""The folder that the client of W&B makes in the one that it is given."""
 MOST_ERROR_BYTES = 1 << 20
 
 
@@ -136,20 +140,29 @@ class TrialFolder:
 
     # config
 
+    @property
+    def config_path(self) -> Place:
+        return self.path / CONFIG
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether its config was written, without which a folder is no trial."""
+        return self.config_path.is_file()
+
     def create(self, config: TrialConfig, arms: tuple[str, ...]) -> None:
         """Writes the config, or adds arms to the one that is there; a folder of this id always has this config."""
-        known = self.arms() if (self.path / "config.json").exists() else ()
+        known = self.arms() if self.config_path.exists() else ()
         if known and set(arms) <= set(known):
             return
         make_folder(self.path)
         arms = tuple(dict.fromkeys((*known, *arms)))
         head = sealed({"trial_id": self.id, "arms": list(arms)})  # the config's own hash is the id
-        write_json(self.path / "config.json", {**head, "config": config.tree()})
+        write_json(self.config_path, {**head, "config": config.tree()})
 
     def _config_file(self) -> dict[str, Any]:
-        path = self.path / "config.json"
+        path = self.config_path
         remedy = f"remove the folder {self.path} to run this trial again"
-        content = read_json(path, remedy, default={"missing": True})
+        content: dict[str, Any] = read_json(path, remedy, default={"missing": True})
         if "missing" in content:
             raise ConfigError(f"{path} is missing; {remedy}")
         if not isinstance(content.get("config"), dict) or not isinstance(content.get("arms"), list):
@@ -175,7 +188,7 @@ class TrialFolder:
         return content["config"], tuple(content["arms"])
 
     def config(self) -> TrialConfig:
-        path = self.path / "config.json"
+        path = self.config_path
         try:
             config = TrialConfig.parse(self.tree())
         except Invalid as error:
@@ -189,8 +202,12 @@ class TrialFolder:
 
     # status
 
+    @property
+    def status_path(self) -> Place:
+        return self.path / STATUS
+
     def status(self) -> Status:
-        path = self.path / "status.json"
+        path = self.status_path
         remedy = "remove it: the trial goes on from its newest checkpoint"
         try:
             status = Status(**read_json(path, remedy, default={}))
@@ -201,7 +218,7 @@ class TrialFolder:
         return status
 
     def set_status(self, status: Status) -> None:
-        write_json(self.path / "status.json", asdict(status))
+        write_json(self.status_path, asdict(status))
 
     def update_status(self, **changes: Any) -> Status:
         status = replace(self.status(), **changes)
@@ -234,7 +251,7 @@ class TrialFolder:
     @property
     def wandb_folder(self) -> Path:
         """Where the client keeps a run's files: what could not be sent yet, or the offline run."""
-        return self.wandb_home / "wandb"
+        return self.wandb_home / WANDB
 
     def keep_wandb_files(self) -> None:
         """An offline run that was written on this machine becomes a part of a run that lies in an object store."""
@@ -242,17 +259,21 @@ class TrialFolder:
             return
         files = (file for file in self.wandb_folder.rglob("*") if file.is_file() and not file.is_symlink())
         names = {file.relative_to(self.wandb_folder).as_posix(): file for file in files}
-        kept = self.path / "wandb"
+        kept = self.path / WANDB
         for name, file in names.items():
             (kept / name).write_bytes(file.read_bytes())
         for path in storage.files_below(kept):
             if str(path.relative_to(kept)) not in names:
                 path.unlink(missing_ok=True)
 
+    @property
+    def _arrived_path(self) -> Place:
+        return self.path / ARRIVED
+
     def arrived(self) -> dict[str, Any]:
         """By place, the last step and the state that are known to have arrived there."""
         try:
-            known = json.loads(read_bytes(self.path / "wandb.json"))
+            known = json.loads(read_bytes(self._arrived_path))
         except (OSError, ValueError):
             return {}
         return known if isinstance(known, dict) else {}
@@ -264,18 +285,18 @@ class TrialFolder:
             return False
         try:
             rows = self.rows_to_end()
-            return known == [rows[-1]["step"] if rows else 0, self.status().state]
+            return bool(known == [rows[-1]["step"] if rows else 0, self.status().state])
         except ConfigError:  # what cannot be read cannot be said to be there
             return False
 
     def note_arrival(self, place: str, what: Any) -> None:
-        write_json(self.path / "wandb.json", {**self.arrived(), place: what})
+        write_json(self._arrived_path, {**self.arrived(), place: what})
 
     # rows
 
     @property
     def rows_path(self) -> Place:
-        return self.path / "rows.jsonl"
+        return self.path / ROWS
 
     def rows(self) -> list[dict[str, Any]]:
         """Every complete row, by step, each step once."""
@@ -285,24 +306,24 @@ class TrialFolder:
         return [by_step[step] for step in sorted(by_step)]
 
     @property
-    def _end_path(self) -> Place:
-        return self.path / "end.json"
+    def end_path(self) -> Place:
+        return self.path / END
 
     def write_end(self, end: Mapping[str, Any]) -> None:
         """Keeps the scores of a trial that ended between two evaluations, as a row with its step. They are no part of
         rows.jsonl: the rows of a trial that later continues are those of a trial that was never stopped."""
-        write_json(self._end_path, sealed(end))
+        write_json(self.end_path, sealed(end))
 
     def end(self) -> dict[str, Any] | None:
         """What `write_end` kept, if it did."""
-        data = read_if_there(self._end_path)
+        data = read_if_there(self.end_path)
         if data is None:
             return None
         try:
             return unsealed(parsed_row(data))
         except (ValueError, RecursionError) as error:
             remedy = "remove it: the trial then has the scores of its last evaluation"
-            raise ConfigError(f"{self._end_path} is damaged ({error}); {remedy}") from None
+            raise ConfigError(f"{self.end_path} is damaged ({error}); {remedy}") from None
 
     def rows_to_end(self, rows: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
         """Every row, or these, and the scores of the trial's end while nothing came after it."""
@@ -329,7 +350,7 @@ class TrialFolder:
 
     def restart(self) -> None:
         """Takes away all that was computed; a worker that still has the trial must not write any more."""
-        if not (self.path / "config.json").exists():
+        if not self.config_path.exists():
             return
         self.update_status(state="pending", step=0, cause="")
         self.checkpoints.drop_from(0)
@@ -354,7 +375,7 @@ class TrialFolder:
         """A line that was written twice, because the disk could not say that it was, counts once."""
         assert isinstance(self.path, Path)
         make_folder(self.path, parents=False)
-        path = self.path / "rows.jsonl"
+        path = self.path / ROWS
         is_first = not path.exists()
         with open(path, "ab+") as file:
             cut_torn_line(file)

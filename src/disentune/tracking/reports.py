@@ -51,7 +51,7 @@ def make(results: Results, connection: Connection) -> Made:
             return Made(url=saved.url)
         except Exception as error:  # the client raises whatever its server's answer led it to
             reason = without_secrets(f"{type(error).__name__}: {' '.join(str(error).split())}")[:300]
-    path = results.run.report_folder / "wandb_report.json"
+    path = results.run.wandb_report_path
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, specification(results, connection))
     return Made(file=str(path), reason=reason)

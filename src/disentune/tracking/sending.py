@@ -30,7 +30,7 @@ from disentune.learn import pictures
 from disentune.results import tables
 from disentune.runs.ledger import Run
 from disentune.runs.rows import RowReader, with_end
-from disentune.runs.trial_folder import FINAL, Status, TrialFolder
+from disentune.runs.trial_folder import ARRIVED, END, FINAL, ROWS, STATUS, Status, TrialFolder
 from disentune.spec.config import flattened
 from disentune.spec.sweepfile import SweepFile
 from disentune.tracking.connection import Connection, connection, trouble
@@ -166,7 +166,7 @@ class Stream:
         """Whether W&B says that it has it; equal content is one version there."""
         self.folder.checkpoints.load(step)  # TrialError when it is none, but a link to something else, say
         artifact = wandb.Artifact(name, type="model", metadata=about)
-        for path in (self.folder.checkpoints.path(step), self.folder.path / "config.json"):
+        for path in (self.folder.checkpoints.path(step), self.folder.config_path):
             artifact.add_file(str(self._file(path)), name=path.name)
         logged = self.run.log_artifact(artifact, aliases=["best"])
         try:
@@ -254,7 +254,7 @@ def _settings(url: str) -> wandb.Settings:
 
 
 def unsent(run: Run, connection: Connection) -> list[str]:
-    known = run.known_trials("wandb.json", "status.json", "rows.jsonl", "end.json")
+    known = run.known_trials(ARRIVED, STATUS, ROWS, END)
     return [id for id, folder in known.items() if not folder.has_arrived(connection.place)]
 
 

@@ -1,8 +1,8 @@
 """Files of `ray up`: Ray's own validator, and what it lets pass."""
 
 import contextlib
+import copy
 import io
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 from disentune.cluster.check import rules
 from disentune.cluster.check.described import BOTH, Cluster, Machine, Role, Told
 from disentune.cluster.check.reading import Finding, Source, error, warning
+from disentune.driver import ray_internals
 from disentune.errors import did_you_mean, first_line
 from disentune.files.documents import Document
 
@@ -50,7 +51,7 @@ def validated(document: Document) -> list[Finding]:
         problems += _worded(document, problem)
     if not problems:
         try:
-            _quietly(_validate, prepared)
+            _quietly(ray_internals.validate_cluster_file, prepared)
         except Exception as reason:
             problems.append(error(_about(document, reason), f"Ray refuses this file: {first_line(reason)}"))
     return problems
@@ -63,25 +64,13 @@ def _about(document: Document, reason: BaseException) -> str:
 
 
 def _prepared(config: Any) -> Any:
-    import copy
-
-    from ray.autoscaler._private.util import prepare_config
-
-    return prepare_config(copy.deepcopy(config))
-
-
-def _validate(config: Any) -> None:
-    from ray.autoscaler._private.util import validate_config
-
-    validate_config(config)
+    return ray_internals.prepared_cluster_file(copy.deepcopy(config))
 
 
 def _schema_errors(config: Any) -> list[Any]:
     import jsonschema
-    import ray.autoscaler
 
-    schema = json.loads((Path(ray.autoscaler.__path__[0]) / "ray-schema.json").read_text())
-    return list(jsonschema.Draft7Validator(schema).iter_errors(config))
+    return list(jsonschema.Draft7Validator(ray_internals.cluster_file_schema()).iter_errors(config))
 
 
 def _worded(document: Document, problem: Any) -> Iterator[Finding]:
