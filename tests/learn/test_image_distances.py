@@ -102,12 +102,17 @@ MSE = {1: (1.0, 1.0, 0.98, 0.97), 2: (0.94, 0.99, 0.85, 0.83), 3: (0.86, 0.95, 0
 OVERLAP = {1: (0.98, 0.99, 0.98, 0.98), 2: (0.99, 0.99, 0.99, 0.99), 3: (0.99, 0.99, 0.99, 0.99),
            4: (0.99, 0.99, 0.99, 0.99), 5: (0.99, 0.99, 0.99, 0.98), 6: (0.98, 0.98, 0.98, 0.97),
            7: (0.97, 0.98, 0.96, 0.96), 8: (0.9569, 0.9725, 0.9453, 0.9352)}  # fmt: skip
+ENDS = {("mse", 1), ("mse", 8), ("overlap", 8)}
+"""What every quick run compares."""
 
 
 @pytest.mark.parametrize(
     ("recon", "spacing", "published"),
-    [("mse", spacing, numbers) for spacing, numbers in MSE.items()]
-    + [("overlap", spacing, numbers) for spacing, numbers in OVERLAP.items()],
+    [
+        pytest.param(recon, spacing, numbers[spacing], marks=[] if (recon, spacing) in ENDS else [pytest.mark.long])
+        for recon, numbers in (("mse", MSE), ("overlap", OVERLAP))
+        for spacing in SPACINGS
+    ],
 )
 def test_correlations_with_the_ground_truth_are_the_published_ones(recon, spacing, published):
     found = look(squares(spacing, recon), count=24)
@@ -163,7 +168,9 @@ def benchmark(monkeypatch, dataset: str, recon: str) -> Look:
     return look(opened(seen.config), count=256)
 
 
-@pytest.mark.parametrize("dataset", TABLE_A1)
+@pytest.mark.parametrize(
+    "dataset", [pytest.param(name, marks=[] if name == "xysquares" else [pytest.mark.long]) for name in TABLE_A1]
+)
 def test_factor_importance_is_table_a1(monkeypatch, dataset):
     found = benchmark(monkeypatch, dataset, "mse")
     ours = {name: along.agreement.mean_distance for name, along in found.factors.items()}
@@ -174,6 +181,7 @@ def test_factor_importance_is_table_a1(monkeypatch, dataset):
         assert number == pytest.approx(expected[name], rel=0.05), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("dataset", "recon"), CORRELATIONS)
 def test_correlations_of_the_benchmark_sets_are_the_published_ones(monkeypatch, dataset, recon):
     found = benchmark(monkeypatch, dataset, recon)

@@ -67,20 +67,24 @@ SCHEDULED = {
     "name": "beta_vae",
     "beta": {"schedule": "cyclic", "initial": 0, "final": 4, "period": 5, "shape": "cosine"},
 }
+STOPS = (1, 3, 4, 5, 6, 11)
+SOME = (5, 6)
+"""Between two rows, with losses summed up, and at an evaluation."""
 RESUMED = [
-    *((of_case(case), "mse") for case in CASES),
-    *((of_case(("beta_vae", 0)), recon) for recon in MODES),
-    (SCHEDULED, "mse"),
+    *((of_case(case), "mse", SOME) for case in CASES),
+    *(pytest.param(of_case(case), "mse", (1, 3, 4, 11), marks=pytest.mark.long) for case in CASES),
+    *((of_case(("beta_vae", 0)), recon, STOPS) for recon in MODES),
+    (SCHEDULED, "mse", STOPS),
 ]
 
 
-@pytest.mark.parametrize(("framework", "recon"), RESUMED, ids=str)
-def test_resuming_at_any_step_changes_nothing(framework, recon):
+@pytest.mark.parametrize(("framework", "recon", "stops"), RESUMED, ids=str)
+def test_resuming_at_any_step_changes_nothing(framework, recon, stops):
     config = tiny(framework, recon)
     straight = Training(config)
     expected = rows(straight)
     assert [row["step"] for row in expected] == [4, 6, 8, 12]
-    for stop in (1, 3, 4, 5, 6, 11):
+    for stop in stops:
         first = Training(config)
         before = rows(first, until=stop)
         second = Training(config, through_disk(first))
@@ -219,7 +223,9 @@ def test_evaluating_more_often_changes_no_other_number():
     assert all(torch.equal(a, b) for a, b in zip(weights(straight), weights(often_evaluated), strict=True))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=str(case), marks=[pytest.mark.long] if case[1] else []) for case in CASES]
+)
 def test_what_it_minimises_falls(case):
     world = {"name": "xysquares", "image_size": 8, "square_size": 2, "grid_size": 3, "squares": 2}
     schedule = {"steps": 300, "log_every": 50, "batch_size": 16}

@@ -193,17 +193,3 @@ def test_failed_trials_are_in_no_number(make_run):
         quick_trial(maker, [{"step": 1, "mig": seed, "sap": seed}], seed=seed)
     quick_trial(maker, [{"step": 1, "mig": 99, "sap": -99}], status="diverged", seed=9)
     assert drawn(scores_of(maker))[2]["(n = 4)"][0, 1] == pytest.approx(1)
-
-
-def test_equal_rows_give_equal_files(make_run):
-    maker = make_run()
-    study(maker, seeds=1)
-    files = []
-    for _ in range(2):
-        with canvas.style():
-            figure = canvas.figure()
-            KIND.draw(figure, scores_of(maker), Correlations())
-            files.append((canvas.png(figure), canvas.svg(figure)))
-    assert files[0] == files[1]
-    assert files[0][0].startswith(b"\x89PNG")
-    assert files[0][1].startswith("<svg")

@@ -8,14 +8,12 @@ from disentune.report.scores import NothingToDraw, Scores
 from disentune.results.tables import read
 from disentune.spec.figures import Curves
 from disentune.spec.settings import Objective
-from run_examples import STEPS, quick_trial, study
+from run_examples import STEPS, quick_trial
 
 
 @pytest.fixture
-def scores(make_run):
-    maker = make_run()
-    study(maker, seeds=2)
-    return scores_of(maker)
+def scores(scores_of_study):
+    return scores_of_study(seeds=2)
 
 
 def scores_of(maker, mode="max", metric="mig"):
@@ -233,33 +231,9 @@ def test_one_step_is_no_curve_but_can_be_drawn(make_run):
     assert line.get_marker() == "o"
 
 
-def test_runs_without_numbers_choose_nothing_and_say_why(make_run):
-    empty, failed, nan = make_run("empty"), make_run("failed"), make_run("nan")
-    quick_trial(failed, course(0.1, 0.2), status="failed")
-    quick_trial(nan, course(float("nan"), float("nan")), status="running")
-    for maker in (empty, failed, nan):
-        assert KIND.choose(scores_of(maker)) == []
-        with pytest.raises(NothingToDraw, match="no trial has reported mig yet"):
-            drawn(scores_of(maker))
-
-
 def test_odd_names_are_drawn_as_they_are(make_run):
     maker = make_run()
     for arm in ("a $x^$ <script>", "é β " + "long " * 20):
         quick_trial(maker, course(0.1, 0.2), arm, seed=len(arm))
     found = list(means(drawn(scores_of(maker))[0]))
     assert found == ["a $x^$ <script> (n = 1)", "é β long long long long… (n = 1)"]
-
-
-def test_equal_rows_give_equal_files(make_run):
-    maker = make_run()
-    study(maker, seeds=1)
-    files = []
-    for _ in range(2):
-        with canvas.style():
-            figure = canvas.figure()
-            KIND.draw(figure, scores_of(maker), Curves())
-            files.append((canvas.png(figure), canvas.svg(figure)))
-    assert files[0] == files[1]
-    assert files[0][0].startswith(b"\x89PNG")
-    assert files[0][1].startswith("<svg")

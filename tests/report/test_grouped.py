@@ -8,7 +8,7 @@ from disentune.report.scores import NothingToDraw, Scores
 from disentune.results.tables import read
 from disentune.spec.figures import Grouped, Violins
 from disentune.spec.settings import Objective
-from run_examples import quick_trial, study
+from run_examples import quick_trial
 
 MIG = Objective(metric="mig", mode="max")
 OVERLAP = {"recon__name": "overlap", "recon__radius": 3, "recon__alpha": 2.0}
@@ -22,8 +22,7 @@ def drawn(scores, spec):
     figure = canvas.figure()
     with canvas.style():
         caption = KIND.draw(figure, scores, spec)
-        canvas.png(figure)
-        canvas.svg(figure)
+        figure.draw_without_rendering()
     return figure.axes[0], caption
 
 
@@ -44,10 +43,8 @@ def lines_inside(axes, left, right):
 
 
 @pytest.fixture
-def scores(make_run):
-    maker = make_run()
-    study(maker)
-    return Scores(read(maker.run), MIG)
+def scores(scores_of_study):
+    return scores_of_study()
 
 
 def test_boxes_are_quartiles_and_whiskers_reach_every_trial(scores):
@@ -151,19 +148,6 @@ def test_numbers_and_truth_values_can_be_groups(scores, make_run):
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["false", "true"]
     assert [sorted(line.get_ydata()) for line in dots(axes)] == [pytest.approx([0, 0.2, 0.4]),
                                                                  pytest.approx([0.1, 0.3, 0.5])]  # fmt: skip
-
-
-@pytest.mark.parametrize("rows", [None, [], last(float("nan"))])
-def test_without_a_number_nothing_is_chosen_or_drawn(rows, make_run):
-    maker = make_run()
-    if rows is not None:
-        for seed in range(4):
-            loss = OVERLAP if seed < 2 else {}
-            quick_trial(maker, rows, seed=seed, framework__name=("ada_gvae", "beta_vae")[seed % 2], **loss)
-    scores = Scores(read(maker.run), MIG)
-    assert KIND.choose(scores) == []
-    with pytest.raises(NothingToDraw, match="no trial has reported mig"):
-        drawn(scores, Grouped())
 
 
 def test_an_unknown_key_is_nothing_to_draw(scores):

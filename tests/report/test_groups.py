@@ -28,7 +28,7 @@ from disentune.report.groups import (
 from disentune.report.scores import NothingToDraw, Scores
 from disentune.results.tables import read
 from disentune.spec.settings import Objective
-from run_examples import quick_trial, study
+from run_examples import quick_trial
 
 MIG = Objective(metric="mig", mode="max")
 
@@ -38,10 +38,8 @@ def last(score):
 
 
 @pytest.fixture
-def scores(make_run):
-    maker = make_run()
-    study(maker, seeds=2, betas=(0.001, 0.1))
-    return Scores(read(maker.run), MIG)
+def scores(scores_of_study):
+    return scores_of_study(seeds=2, betas=(0.001, 0.1))
 
 
 def axes_of(width=7.0):

@@ -11,14 +11,12 @@ from disentune.report.scores import NothingToDraw, Scores
 from disentune.results.tables import read
 from disentune.spec.figures import HeatMap
 from disentune.spec.settings import Objective
-from run_examples import quick_trial, study
+from run_examples import quick_trial
 
 
 @pytest.fixture
-def scores(make_run):
-    maker = make_run()
-    study(maker, seeds=2)
-    return scores_of(maker)
+def scores(scores_of_study):
+    return scores_of_study(seeds=2)
 
 
 def scores_of(maker, mode="max"):
@@ -265,35 +263,8 @@ def test_equal_scores_have_a_colour_bar(make_run):
         assert low < value < high
 
 
-def test_runs_with_nothing_to_show_choose_nothing(make_run):
-    empty, failed, nan = make_run("empty"), make_run("failed"), make_run("nan")
-    for beta in (1.0, 2.0):
-        for latents in (3, 4):
-            change = {"framework__beta": beta, "model__latents": latents}
-            quick_trial(failed, [{"step": 1, "mig": 0.5}], status="failed", **change)
-            quick_trial(nan, [{"step": 1, "mig": float("nan")}], **change)
-    for maker in (empty, failed, nan):
-        assert KIND.choose(scores_of(maker)) == []
-        with pytest.raises(NothingToDraw):
-            drawn(scores_of(maker))
-
-
 def test_infinite_scores_are_in_no_mean(make_run):
     grid = [{"framework__beta": 1.0, "model__latents": 3, "seed": seed} for seed in range(2)]
     grid += [{"framework__beta": 2.0, "model__latents": 4}]
     cells = drawn(trials(make_run(), grid, [0.5, float("inf"), 1.0]))[2]
     assert sorted(cells[np.isfinite(cells)]) == [0.5, 1.0]
-
-
-def test_equal_rows_give_equal_files(make_run):
-    maker = make_run()
-    study(maker, seeds=1)
-    files = []
-    for _ in range(2):
-        with canvas.style():
-            figure = canvas.figure()
-            KIND.draw(figure, scores_of(maker), HeatMap())
-            files.append((canvas.png(figure), canvas.svg(figure)))
-    assert files[0] == files[1]
-    assert files[0][0].startswith(b"\x89PNG")
-    assert files[0][1].startswith("<svg")

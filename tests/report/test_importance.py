@@ -277,17 +277,3 @@ def test_runs_with_nothing_to_explain_choose_nothing_and_say_why(make_run, point
     assert KIND.choose(scores) == []
     with pytest.raises(NothingToDraw, match=reason):
         drawn(scores)
-
-
-def test_equal_rows_give_equal_files(make_run):
-    maker = make_run()
-    study(maker, seeds=1)
-    files = []
-    for _ in range(2):
-        with canvas.style():
-            figure = canvas.figure()
-            KIND.draw(figure, scores_of(maker), Importance())
-            files.append((canvas.png(figure), canvas.svg(figure)))
-    assert files[0] == files[1]
-    assert files[0][0].startswith(b"\x89PNG")
-    assert files[0][1].startswith("<svg")

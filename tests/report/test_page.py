@@ -672,6 +672,7 @@ def test_letters_that_no_file_can_hold_do_not_cost_the_page(make_run):
     assert "torn \\ud800 letter" in written(maker.run).page.read_text()
 
 
+@pytest.mark.long
 def test_a_thousand_trials_make_a_page(make_run):
     maker = make_run()
     study(maker, seeds=16)

@@ -9,14 +9,12 @@ from disentune.report.scores import NothingToDraw, Scores
 from disentune.results.tables import read
 from disentune.spec.figures import Parallel
 from disentune.spec.settings import Objective
-from run_examples import quick_trial, study
+from run_examples import quick_trial
 
 
 @pytest.fixture
-def scores(make_run):
-    maker = make_run()
-    study(maker, seeds=2)
-    return scores_of(maker)
+def scores(scores_of_study):
+    return scores_of_study(seeds=2)
 
 
 def scores_of(maker, mode="max"):
@@ -246,32 +244,6 @@ def test_what_cannot_be_drawn_is_said(scores, asked, reason):
         drawn(scores, **asked)
 
 
-def test_runs_with_nothing_to_show_choose_nothing(make_run):
-    empty, failed, nan = make_run("empty"), make_run("failed"), make_run("nan")
-    for i in range(4):
-        change = {"framework__beta": 1.0 + i, "model__latents": 3 + i % 2}
-        quick_trial(failed, [{"step": 1, "mig": 0.5}], status="failed", **change)
-        quick_trial(nan, [{"step": 1, "mig": float("nan")}], **change)
-    for maker in (empty, failed, nan):
-        assert KIND.choose(scores_of(maker)) == []
-        with pytest.raises(NothingToDraw):
-            drawn(scores_of(maker))
-
-
 def test_one_key_is_not_chosen(make_run):
     grid = [{"framework__beta": 1.0 + i} for i in range(4)]
     assert KIND.choose(trials(make_run(), grid, range(4))) == []
-
-
-def test_equal_rows_give_equal_files(make_run):
-    maker = make_run()
-    study(maker, seeds=1)
-    files = []
-    for _ in range(2):
-        with canvas.style():
-            figure = canvas.figure()
-            KIND.draw(figure, scores_of(maker), Parallel())
-            files.append((canvas.png(figure), canvas.svg(figure)))
-    assert files[0] == files[1]
-    assert files[0][0].startswith(b"\x89PNG")
-    assert files[0][1].startswith("<svg")

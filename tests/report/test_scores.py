@@ -1,16 +1,12 @@
 import pytest
 
 from disentune.report.scores import NothingToDraw, Scores
-from disentune.results.tables import read
 from disentune.spec.settings import Objective
-from run_examples import study
 
 
 @pytest.fixture
-def scores(make_run):
-    maker = make_run()
-    study(maker, seeds=2)
-    return Scores(read(maker.run), Objective(metric="mig", mode="max"))
+def scores(scores_of_study):
+    return scores_of_study(seeds=2)
 
 
 def test_keys_are_sorted_into_numbers_and_names(scores):

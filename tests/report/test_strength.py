@@ -10,7 +10,7 @@ from disentune.report.strength import KIND, STRENGTHS, USUAL, means, strength_ke
 from disentune.results.tables import read
 from disentune.spec.figures import Strength
 from disentune.spec.settings import Objective
-from run_examples import quick_trial, study
+from run_examples import quick_trial
 
 MIG = Objective(metric="mig", mode="max")
 
@@ -23,8 +23,7 @@ def drawn(scores, spec):
     figure = canvas.figure()
     with canvas.style():
         caption = KIND.draw(figure, scores, spec)
-        canvas.png(figure)
-        canvas.svg(figure)
+        figure.draw_without_rendering()
     return figure, caption
 
 
@@ -38,10 +37,8 @@ def ends(bar):
 
 
 @pytest.fixture
-def scores(make_run):
-    maker = make_run()
-    study(maker)
-    return Scores(read(maker.run), MIG)
+def scores(scores_of_study):
+    return scores_of_study()
 
 
 @pytest.fixture
@@ -209,15 +206,3 @@ def test_what_is_no_number_is_nothing_to_draw(scores):
 def test_chosen_where_a_strength_varies(scores, several):
     assert KIND.choose(scores) == [Strength()]
     assert KIND.choose(scores.only("framework.beta == 0.1")) == []
-
-
-@pytest.mark.parametrize("rows", [None, [], last(float("nan"))])
-def test_without_a_number_nothing_is_chosen_or_drawn(rows, make_run):
-    maker = make_run()
-    if rows is not None:
-        for seed in range(4):
-            quick_trial(maker, rows, seed=seed, framework__beta=0.1 * seed)
-    scores = Scores(read(maker.run), MIG)
-    assert KIND.choose(scores) == []
-    with pytest.raises(NothingToDraw, match="no trial has reported mig"):
-        drawn(scores, Strength())
