@@ -10,7 +10,7 @@ import numpy as np
 from conftest import RunMaker, trial_config
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
-from disentune.runs.segment import Report
+from disentune.runs.segment import StepReport
 from disentune.runs.trial_folder import Status, TrialFolder
 from disentune.spec.config import id_of
 from disentune.spec.space import check
@@ -104,5 +104,5 @@ def search(run: Run, sweep: SweepFile, trials: int | None = None) -> Planner:
             row = {"step": config.training.steps, "metrics": {"mig": value, "loss": 1 - value}}
             run.trial(segment.trial_id).append_row(row)
             run.trial(segment.trial_id).set_status(Status("done", config.training.steps))
-            planner.report(segment.trial_id, Report(config.training.steps, row, "done"))
+            planner.report(segment.trial_id, StepReport(config.training.steps, row, "done"))
     return planner

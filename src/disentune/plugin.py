@@ -223,7 +223,7 @@ class Recon:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Context:
     """What a trial has settled around its framework; known before any image is made."""
 
     shape: Shape
@@ -305,7 +305,7 @@ class Helper:
     The loop keeps the two apart: `latent` moves only the model, `Losses.helper` only the helper.
     """
 
-    build: Callable[[Setting, Any, torch.Generator], nn.Module]
+    build: Callable[[Context, Any, torch.Generator], nn.Module]
     optimiser: Callable[[Iterable[nn.Parameter], Any], Optimiser]
     """(parameters, params) -> the optimiser."""
 
@@ -328,14 +328,14 @@ class Framework:
     """Names of `Losses.parts`, known before anything runs."""
     watch: tuple[str, ...] = ()
     """Names of `Losses.watch`."""
-    extra: Callable[[Setting, Any, torch.Generator, Images], nn.Module | None] | None = None
+    extra: Callable[[Context, Any, torch.Generator, Images], nn.Module | None] | None = None
     """Parameters that the loss needs besides the model's, trained with them; gives None when these params need none."""
     helper: Helper | None = None
     state: Callable[[Any], State] = lambda params: {}
     """Numbers that pass from step to step, before the first one."""
     read_once: tuple[str, ...] = ()
     """Params that only count before the first step, so that no schedule can move them."""
-    check: Callable[[Setting, Any], None] = lambda setting, params: None
+    check: Callable[[Context, Any], None] = lambda setting, params: None
     """Raises ValueError when this setting cannot serve, saying what can."""
 
 

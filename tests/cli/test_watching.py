@@ -7,7 +7,7 @@ from rich.console import Console
 
 from disentune.cli.display import plain
 from disentune.cli.watching import MOST_LISTED, line, shares, show_status, view, watch
-from disentune.results.watch import Picture, Seen, Watcher
+from disentune.results.watch import Seen, Snapshot, Watcher
 from disentune.runs.ledger import Run
 from disentune.runs.trial_folder import Status
 from disentune.spec.settings import Objective
@@ -65,7 +65,7 @@ def pictured(trials=(), **changes):
     best = next((trial for trial in trials if trial.value is not None), None)
     usual = {"time": 0.0, "gone": False, "live": True, "stopping": False, "session_s": 200.0, "at_most": False}
     usual |= {"objective": Objective(metric="mig", mode="max"), "speed": None, "ended_an_hour": None, "left_s": None}
-    return Picture(**(usual | {"trials": tuple(trials), "expected": len(trials), "best": best, "notes": ()} | changes))
+    return Snapshot(**(usual | {"trials": tuple(trials), "expected": len(trials), "best": best, "notes": ()} | changes))
 
 
 PICTURE = pictured()

@@ -29,7 +29,7 @@ from disentune.driver.search import Causes, Ended, Ends, LedgerSearch, as_expect
 from disentune.errors import ConfigError, Unavailable
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
-from disentune.runs.segment import Preempted, Report, Segment, Superseded, Unclean, work
+from disentune.runs.segment import Preempted, Segment, StepReport, Superseded, Unclean, work
 from disentune.spec.space import check
 from disentune.spec.sweepfile import read_sweep
 from simulator import sweep_file
@@ -125,7 +125,7 @@ def test_every_word_of_a_worker_shows_that_the_storage_works(edge, monkeypatch):
     told = []
     monkeypatch.setattr(search.planner, "report", lambda id, report: told.append(report))
     search.on_trial_result("a", {"at_step": 7, "rows": [], "outcome": None})
-    assert told == [Report(7)]
+    assert told == [StepReport(7)]
 
 
 def test_the_time_limit_is_seen_while_every_slot_is_busy(edge):

@@ -22,7 +22,7 @@ from disentune.files.notice import notice_path
 from disentune.learn import cuda
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
-from disentune.runs.segment import Report, Unclean
+from disentune.runs.segment import StepReport, Unclean
 from disentune.spec.space import check
 from disentune.spec.sweepfile import read_sweep
 from processes import patience_s
@@ -37,9 +37,9 @@ def worker(monkeypatch):
     held = []
 
     def work(segment, node_id, leaving):
-        yield Report(0, note=f"a checkpoint of {segment.name} is damaged")
-        yield Report(1, {"step": 1, "metrics": {}})
-        yield Report(2, None, "retried", f"{segment.name} ran out of memory")
+        yield StepReport(0, note=f"a checkpoint of {segment.name} is damaged")
+        yield StepReport(1, {"step": 1, "metrics": {}})
+        yield StepReport(2, None, "retried", f"{segment.name} ran out of memory")
 
     monkeypatch.setattr(
         trainable, "Segment", lambda name: SimpleNamespace(name=name, settings={"resources": {"gpu": name == "gpu"}})

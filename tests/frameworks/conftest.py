@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from disentune.models.mlp import MODEL
-from disentune.plugin import Batch, Setting, Step
+from disentune.plugin import Batch, Context, Step
 from disentune.recon.mse import RECON
 from disentune.recon.mse import Params as Mse
 
 SHAPE = (2, 4, 5)
-SETTING = Setting(SHAPE, latents=4, batch_size=6, factor_sizes=(10, 10, 10))
+SETTING = Context(SHAPE, latents=4, batch_size=6, factor_sizes=(10, 10, 10))
 
 
 def mean_squares(output, target):

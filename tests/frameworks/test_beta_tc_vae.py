@@ -19,7 +19,7 @@ from disentune.frameworks.beta_tc_vae import (
     total_correlation,
 )
 from disentune.maths.gaussian import sample
-from disentune.plugin import Posterior, Setting
+from disentune.plugin import Context, Posterior
 
 
 def posteriors(n, d, seed=0):
@@ -200,9 +200,9 @@ def test_slope_in_beta_is_the_total_correlation(estimator, model, batch, step):
 )
 def test_batches_that_cannot_serve_are_refused(estimator, size, message):
     with pytest.raises(ValueError, match=message):
-        FRAMEWORK.check(Setting((1, 4, 4), 4, size, (5, 2)), Params(beta=2, estimator=estimator))
+        FRAMEWORK.check(Context((1, 4, 4), 4, size, (5, 2)), Params(beta=2, estimator=estimator))
 
 
 @pytest.mark.parametrize(("estimator", "size"), [("mws", 2), ("mws", 11), ("mss", 2), ("mss", 10)])
 def test_other_batches_serve(estimator, size):
-    FRAMEWORK.check(Setting((1, 4, 4), 4, size, (5, 2)), Params(beta=2, estimator=estimator))
+    FRAMEWORK.check(Context((1, 4, 4), 4, size, (5, 2)), Params(beta=2, estimator=estimator))

@@ -6,7 +6,7 @@ import torch
 
 from disentune.frameworks import beta_vae
 from disentune.frameworks.dip_vae_i import FRAMEWORK, Params, loss
-from disentune.plugin import Setting
+from disentune.plugin import Context
 
 
 def slow_penalties(q):
@@ -46,8 +46,8 @@ def test_the_diagonal_weighs_ten_times_the_rest_unless_it_is_said(model, batch, 
 
 def test_a_batch_of_one_is_refused():
     with pytest.raises(ValueError, match="batch_size must be >= 2"):
-        FRAMEWORK.check(Setting((1, 4, 4), 4, 1, (10,)), Params(lambda_od=1))
-    FRAMEWORK.check(Setting((1, 4, 4), 4, 2, (10,)), Params(lambda_od=1))
+        FRAMEWORK.check(Context((1, 4, 4), 4, 1, (10,)), Params(lambda_od=1))
+    FRAMEWORK.check(Context((1, 4, 4), 4, 2, (10,)), Params(lambda_od=1))
 
 
 def test_lambda_od_must_be_given():

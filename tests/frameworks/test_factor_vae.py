@@ -20,7 +20,7 @@ from disentune.frameworks.factor_vae import (
     permuted,
     total_correlation,
 )
-from disentune.plugin import Setting
+from disentune.plugin import Context
 
 SMALL = {"width": 8, "depth": 2}
 RHO = 0.9
@@ -59,7 +59,7 @@ def test_the_discriminator_learns_joint_as_its_first_class():
 
 def test_a_trained_discriminator_finds_the_total_correlation():
     params = Params(gamma=1, width=32, depth=2, helper_learning_rate=3e-3)
-    network = discriminator(Setting((1, 4, 4), 2, 256, (10,)), params, torch.Generator().manual_seed(0)).double()
+    network = discriminator(Context((1, 4, 4), 2, 256, (10,)), params, torch.Generator().manual_seed(0)).double()
     adam, rng = optimiser(network.parameters(), params), np.random.default_rng(0)
     for seed in range(400):
         network.zero_grad()
@@ -154,7 +154,7 @@ def test_slope_in_gamma_is_the_total_correlation(model, batch, step_for):
 
 def test_the_discriminator_is_the_papers():
     """Six hidden layers of 1000 units for 10 latents: 5,018,002 parameters, as in disentanglement_lib."""
-    network = discriminator(Setting((1, 4, 4), 10, 64, (10,)), Params(gamma=1), torch.Generator().manual_seed(0))
+    network = discriminator(Context((1, 4, 4), 10, 64, (10,)), Params(gamma=1), torch.Generator().manual_seed(0))
     assert sum(parameter.numel() for parameter in network.parameters()) == 5_018_002
     slopes = [layer.negative_slope for layer in network if isinstance(layer, nn.LeakyReLU)]
     assert slopes == [0.2] * 6
@@ -162,7 +162,7 @@ def test_the_discriminator_is_the_papers():
 
 
 def test_the_discriminators_weights_are_drawn_from_its_generator():
-    setting, params = Setting((1, 4, 4), 4, 64, (10,)), Params(gamma=1, **SMALL)
+    setting, params = Context((1, 4, 4), 4, 64, (10,)), Params(gamma=1, **SMALL)
     same, again, other = (
         discriminator(setting, params, torch.Generator().manual_seed(seed))[0].weight for seed in (0, 0, 1)
     )
@@ -182,5 +182,5 @@ def test_a_second_batch_is_only_drawn_when_it_is_used():
 
 def test_a_batch_of_one_is_refused():
     with pytest.raises(ValueError, match="batch_size must be >= 2"):
-        FRAMEWORK.check(Setting((1, 4, 4), 4, 1, (10,)), Params(gamma=1))
-    FRAMEWORK.check(Setting((1, 4, 4), 4, 2, (10,)), Params(gamma=1))
+        FRAMEWORK.check(Context((1, 4, 4), 4, 1, (10,)), Params(gamma=1))
+    FRAMEWORK.check(Context((1, 4, 4), 4, 2, (10,)), Params(gamma=1))

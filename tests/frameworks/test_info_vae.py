@@ -7,7 +7,7 @@ import torch
 from disentune.frameworks import beta_vae
 from disentune.frameworks.info_vae import FRAMEWORK, Params, loss
 from disentune.frameworks.mmd import KERNELS, mmd
-from disentune.plugin import Setting
+from disentune.plugin import Context
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -64,5 +64,5 @@ def test_a_weight_of_zero_is_allowed_in_spite_of_rounding():
 def test_a_batch_of_one_is_refused():
     params = Params(alpha=0, lambda_z=2)
     with pytest.raises(ValueError, match="batch_size must be >= 2"):
-        FRAMEWORK.check(Setting((1, 4, 4), 4, 1, (10,)), params)
-    FRAMEWORK.check(Setting((1, 4, 4), 4, 2, (10,)), params)
+        FRAMEWORK.check(Context((1, 4, 4), 4, 1, (10,)), params)
+    FRAMEWORK.check(Context((1, 4, 4), 4, 2, (10,)), params)

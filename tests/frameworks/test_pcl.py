@@ -10,9 +10,9 @@ from scipy.optimize import linear_sum_assignment
 from torch import nn
 
 from disentune.frameworks.pcl import FRAMEWORK, Params, Regression, extra, loss, others
-from disentune.plugin import AutoEncoder, Batch, Setting, Step
+from disentune.plugin import AutoEncoder, Batch, Context, Step
 
-SETTING = Setting((1, 1, 3), latents=4, batch_size=6, factor_sizes=(4, 4))
+SETTING = Context((1, 1, 3), latents=4, batch_size=6, factor_sizes=(4, 4))
 N = 20_000
 
 

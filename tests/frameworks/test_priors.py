@@ -22,7 +22,7 @@ from disentune.frameworks.priors import (
     sampled_kl,
 )
 from disentune.maths.gaussian import sample
-from disentune.plugin import Posterior, Setting
+from disentune.plugin import Context, Posterior
 
 CENTRES = torch.tensor([[0.0, -1.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
 LOGITS = torch.tensor([0.3, -1.2], dtype=torch.float64)
@@ -321,7 +321,7 @@ def test_images_of_too_few_dimensions_are_refused_by_name():
 
 
 def setting(latents=4, shape=(1, 4, 4), sizes=(10, 10)):
-    return Setting(shape, latents=latents, batch_size=8, factor_sizes=sizes)
+    return Context(shape, latents=latents, batch_size=8, factor_sizes=sizes)
 
 
 def test_components_must_be_as_many_as_latents():

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from conftest import RunMaker
-from disentune.report.scores import Scores
+from disentune.report.scores import RunScores
 from disentune.results.tables import read
 from disentune.runs.ledger import Run
 from disentune.spec.settings import Objective
@@ -27,6 +27,6 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
 
 
 @pytest.fixture
-def scores_of_study(studied: Callable[..., Run]) -> Callable[..., Scores]:
+def scores_of_study(studied: Callable[..., Run]) -> Callable[..., RunScores]:
     """`scores_of_study(seeds=2)`: its scores by MIG."""
-    return lambda **choices: Scores(read(studied(**choices)), Objective(metric="mig", mode="max"))
+    return lambda **choices: RunScores(read(studied(**choices)), Objective(metric="mig", mode="max"))

@@ -5,7 +5,7 @@ from scipy.stats import spearmanr
 
 from disentune.report import canvas
 from disentune.report.correlations import KIND
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import read
 from disentune.spec.figures import Correlations
 from disentune.spec.settings import Objective
@@ -15,7 +15,7 @@ NAN = float("nan")
 
 
 def scores_of(maker):
-    return Scores(read(maker.run), Objective(metric="mig", mode="max"))
+    return RunScores(read(maker.run), Objective(metric="mig", mode="max"))
 
 
 def one_dataset(maker, **metrics):

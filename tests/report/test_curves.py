@@ -4,7 +4,7 @@ import pytest
 
 from disentune.report import canvas
 from disentune.report.curves import KIND
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import read
 from disentune.spec.figures import Curves
 from disentune.spec.settings import Objective
@@ -17,7 +17,7 @@ def scores(scores_of_study):
 
 
 def scores_of(maker, mode="max", metric="mig"):
-    return Scores(read(maker.run), Objective(metric=metric, mode=mode))
+    return RunScores(read(maker.run), Objective(metric=metric, mode=mode))
 
 
 def course(*values, every=100, first=1):
@@ -213,7 +213,7 @@ def test_a_score_over_magnitudes_has_not(make_run):
 def test_the_objective_and_the_loss_are_chosen(scores):
     one_loss = scores.only("recon.name == 'mse'")
     assert KIND.choose(one_loss) == [Curves(metric="mig"), Curves(metric="loss")]
-    assert KIND.choose(Scores(scores.results, Objective(metric="loss", mode="min"))) == [Curves(metric="loss")]
+    assert KIND.choose(RunScores(scores.results, Objective(metric="loss", mode="min"))) == [Curves(metric="loss")]
 
 
 def test_losses_of_several_kinds_are_not_chosen_for_one_axis(scores):

@@ -10,7 +10,7 @@ from conftest import RunMaker
 from disentune.learn.pictures import Pictures, to_bytes
 from disentune.report import canvas
 from disentune.report.kinds import KINDS
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import read
 from disentune.spec.figures import FIGURES
 from disentune.spec.settings import Objective
@@ -75,7 +75,7 @@ def scores_of(tmp_path_factory):
             varied(maker, lambda rng: [{"step": 750 * (i + 1), "mig": mig} for i, mig in enumerate(values)], status)
         return maker.run
 
-    return lambda case: Scores(read(make(case)), MIG)
+    return lambda case: RunScores(read(make(case)), MIG)
 
 
 def test_equal_rows_give_equal_files_and_the_caption_says_something(scores_of, name):

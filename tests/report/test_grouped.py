@@ -4,7 +4,7 @@ from matplotlib.patches import PathPatch
 
 from disentune.report import canvas, violins
 from disentune.report.grouped import KIND
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import read
 from disentune.spec.figures import Grouped, Violins
 from disentune.spec.settings import Objective
@@ -68,7 +68,7 @@ def test_whiskers_reach_a_trial_far_from_the_others(make_run):
     maker = make_run()
     for seed, value in enumerate([0.1, 0.11, 0.12, 0.13, 0.9]):
         quick_trial(maker, last(value), seed=seed)
-    axes, _ = drawn(Scores(read(maker.run), MIG), Grouped())
+    axes, _ = drawn(RunScores(read(maker.run), MIG), Grouped())
     assert lines_inside(axes, -1, 1).max() == 0.9
 
 
@@ -87,7 +87,7 @@ def test_fewer_than_three_trials_are_dots_only(make_run):
     maker = make_run()
     for seed, (arm, value) in enumerate([("a", 0.1), ("a", 0.2), ("b", 0.1), ("b", 0.2), ("b", 0.4)]):
         quick_trial(maker, last(value), arm, seed=seed)
-    axes, caption = drawn(Scores(read(maker.run), MIG), Grouped())
+    axes, caption = drawn(RunScores(read(maker.run), MIG), Grouped())
     assert [len(line.get_ydata()) for line in dots(axes)] == [2, 3]
     assert [round((left + right) / 2) for left, right, *_ in boxes(axes)] == [1]
     assert "Fewer than three trials are dots only." in caption.text
@@ -96,14 +96,14 @@ def test_fewer_than_three_trials_are_dots_only(make_run):
 def test_one_trial_is_a_dot_and_equal_ones_a_flat_box(make_run):
     maker = make_run()
     quick_trial(maker, last(0.3))
-    scores = Scores(read(maker.run), MIG)
+    scores = RunScores(read(maker.run), MIG)
     axes, caption = drawn(scores, Grouped())
     assert [line.get_ydata().tolist() for line in dots(axes)] == [[0.3]]
     assert "Boxes" not in caption.text
     assert KIND.choose(scores) == []
     for seed in (1, 2):
         quick_trial(maker, last(0.3), seed=seed)
-    axes, _ = drawn(Scores(read(maker.run), MIG), Grouped())
+    axes, _ = drawn(RunScores(read(maker.run), MIG), Grouped())
     assert boxes(axes)[0][2:] == (0.3, 0.3)
 
 
@@ -114,7 +114,7 @@ def test_chosen_by_loss_unless_the_violins_show_the_same_groups(scores, make_run
         for framework in ("ada_gvae", "beta_vae"):
             for seed in range(3):
                 quick_trial(maker, last(0.1 * seed), arm, framework__name=framework, seed=seed, **loss)
-    arms = Scores(read(maker.run), MIG)
+    arms = RunScores(read(maker.run), MIG)
     assert violins.KIND.choose(arms) == [Violins(x="arm", split="framework.name")]
     assert KIND.choose(arms) == []  # an arm is a loss there
     assert KIND.choose(arms.only("seed < 2")) == [Grouped(x="framework.name", by="recon.name")]  # too few for violins
@@ -125,7 +125,7 @@ def test_not_chosen_when_one_name_varies_or_one_decides_the_other(make_run):
     for seed in range(4):
         framework = ("ada_gvae", "beta_vae")[seed % 2]
         quick_trial(maker, last(0.1), framework, framework__name=framework, seed=seed)
-    assert KIND.choose(Scores(read(maker.run), MIG)) == []
+    assert KIND.choose(RunScores(read(maker.run), MIG)) == []
 
 
 def test_another_name_stands_beside_where_losses_do_not_vary(scores):
@@ -144,7 +144,7 @@ def test_numbers_and_truth_values_can_be_groups(scores, make_run):
     maker = make_run("truth")
     for seed in range(6):
         quick_trial(maker, last(0.1 * seed), training__compile=bool(seed % 2), seed=seed)
-    axes, _ = drawn(Scores(read(maker.run), MIG), Grouped(x="training.compile"))
+    axes, _ = drawn(RunScores(read(maker.run), MIG), Grouped(x="training.compile"))
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["false", "true"]
     assert [sorted(line.get_ydata()) for line in dots(axes)] == [pytest.approx([0, 0.2, 0.4]),
                                                                  pytest.approx([0.1, 0.3, 0.5])]  # fmt: skip
@@ -160,7 +160,7 @@ def test_a_wide_figure_shows_the_most_populated_groups(make_run):
     for i in range(30):
         for seed in range(9):
             quick_trial(maker, last(0.01 * seed), f"arm {i:02}", model__latents=2 + i, seed=seed)
-    axes, caption = drawn(Scores(read(maker.run), MIG), Grouped(x="arm", by="seed"))
+    axes, caption = drawn(RunScores(read(maker.run), MIG), Grouped(x="arm", by="seed"))
     assert len(dots(axes)) == 42
     assert axes.figure.get_size_inches()[0] == pytest.approx(1 + 0.28 * 42)
     assert "Of 30 values of arm, the 6 with" in caption.text

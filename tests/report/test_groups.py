@@ -25,7 +25,7 @@ from disentune.report.groups import (
     table,
     widen,
 )
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import read
 from disentune.spec.settings import Objective
 from run_examples import quick_trial
@@ -61,7 +61,7 @@ def test_a_key_that_no_trial_has_is_named_with_the_nearest_one(scores):
 
 def test_that_nothing_was_scored_comes_before_an_unknown_key(make_run):
     with pytest.raises(NothingToDraw, match="no trial has reported mig yet"):
-        table(Scores(read(make_run().run), MIG), None, ["dataset.name"])
+        table(RunScores(read(make_run().run), MIG), None, ["dataset.name"])
 
 
 def test_a_key_that_another_one_decides_is_not_crossed_with_it():
@@ -152,7 +152,7 @@ def test_many_values_are_cut_so_that_groups_stay_legible(make_run):
     for i in range(20):
         for seed in range(10):
             quick_trial(maker, last(0.1), arm=f"arm{i:02}", seed=seed, model__latents=1 + i)
-    groups = grouped(Scores(read(maker.run), MIG), None, "arm", "seed")
+    groups = grouped(RunScores(read(maker.run), MIG), None, "arm", "seed")
     assert len(groups.series.values) == 7
     assert len(groups.places.values) == 6  # 6 x 7 <= 48
     assert len(groups.trials) == 42
@@ -163,7 +163,7 @@ def test_numbers_stand_before_what_has_none(make_run):
     for i in range(4):
         changes = {"recon__name": "overlap", "recon__radius": 3 + i, "recon__alpha": 2.0} if i < 2 else {}
         quick_trial(maker, last(0.1 * i), seed=i, **changes)
-    groups = grouped(Scores(read(maker.run), MIG), None, "recon.radius", None)
+    groups = grouped(RunScores(read(maker.run), MIG), None, "recon.radius", None)
     assert groups.places.labels == ["3", "4", "(none)"]
     assert [len(numbers) for _, _, numbers in groups] == [1, 1, 2]
 
@@ -261,7 +261,7 @@ def test_a_caption_says_how_many_trials_are_drawn_and_at_which_step(scores):
     frame = scores.scored(None)
     assert counted(scores, frame) == "Each dot is a trial at its last step (n = 64)."
     assert "(n = 10 of 64; the others" in counted(scores, frame[:10])
-    best = Scores(scores.results, Objective(metric="mig", mode="max", at="best"))
+    best = RunScores(scores.results, Objective(metric="mig", mode="max", at="best"))
     assert "at its best step" in counted(best, frame)
 
 

@@ -7,7 +7,7 @@ from disentune.report import canvas
 from disentune.report.groups import swept_keys
 from disentune.report.heat_map import KIND
 from disentune.report.places import brief, in_words, lightness, places
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import read
 from disentune.spec.figures import HeatMap
 from disentune.spec.settings import Objective
@@ -20,7 +20,7 @@ def scores(scores_of_study):
 
 
 def scores_of(maker, mode="max"):
-    return Scores(read(maker.run), Objective(metric="mig", mode=mode))
+    return RunScores(read(maker.run), Objective(metric="mig", mode=mode))
 
 
 def trials(maker, changes, values):

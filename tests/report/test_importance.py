@@ -9,7 +9,7 @@ import pytest
 
 from disentune.report import canvas, importance
 from disentune.report.importance import KIND, MOST_BARS, REST
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import read
 from disentune.spec.figures import Importance
 from disentune.spec.settings import Objective
@@ -21,7 +21,7 @@ the shares of 20 grids came out within 0.027 of the analysis of variance, within
 
 
 def scores_of(maker):
-    return Scores(read(maker.run), Objective(metric="mig", mode="max"))
+    return RunScores(read(maker.run), Objective(metric="mig", mode="max"))
 
 
 def trials(maker, changes, values):

@@ -19,7 +19,7 @@ from conftest import TRIAL
 from disentune.report import canvas, page
 from disentune.report.kind import Caption, Kind
 from disentune.report.kinds import KINDS
-from disentune.report.scores import Scores
+from disentune.report.scores import RunScores
 from disentune.results.tables import objective_or_default, read
 from disentune.runs.json_files import write_json
 from disentune.runs.trial_folder import Status
@@ -131,7 +131,7 @@ def parsed(run, where="runs/demo/main"):
 
 def scores_of(run):
     results = read(run)
-    return Scores(results, objective_or_default(results))
+    return RunScores(results, objective_or_default(results))
 
 
 def rows(mig, *steps):

@@ -5,7 +5,7 @@ from matplotlib.collections import PathCollection
 
 from disentune.report import canvas
 from disentune.report.parallel import KIND, MOST_NAMES, NOWHERE
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import read
 from disentune.spec.figures import Parallel
 from disentune.spec.settings import Objective
@@ -18,7 +18,7 @@ def scores(scores_of_study):
 
 
 def scores_of(maker, mode="max"):
-    return Scores(read(maker.run), Objective(metric="mig", mode=mode))
+    return RunScores(read(maker.run), Objective(metric="mig", mode=mode))
 
 
 def trials(maker, changes, values, mode="max"):

@@ -8,7 +8,7 @@ import pytest
 from disentune.learn.pictures import GAP, Pictures, mosaic, to_bytes
 from disentune.report import canvas
 from disentune.report.pictures import KIND, SIDE
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import read
 from disentune.spec import figures
 from disentune.spec.settings import Objective
@@ -32,13 +32,13 @@ def made_up(seed, channels=3, latents=2, factors=("x_R", "camera height"), image
 
 
 def scores_of(maker, objective=MIG):
-    return Scores(read(maker.run), objective)
+    return RunScores(read(maker.run), objective)
 
 
 def drawing(scores, **spec):
     with canvas.style():
         figure = canvas.figure()
-        caption = KIND.draw(figure, scores, figures.Pictures(**spec))
+        caption = KIND.draw(figure, scores, figures.PicturesFigure(**spec))
         assert canvas.png(figure).startswith(b"\x89PNG")
         assert canvas.svg(figure).startswith("<svg")
     return figure, caption
@@ -166,7 +166,7 @@ def test_a_single_trial_is_shown_once(make_run, trial):
     only = maker.trial([{"step": 300, "mig": 0.5}])
     maker.run.trial(only).write_pictures(300, to_bytes(made_up(7)))
     scores = scores_of(maker)
-    assert KIND.choose(scores) == [figures.Pictures()]
+    assert KIND.choose(scores) == [figures.PicturesFigure()]
     figure, caption = drawing(scores, trial=trial)
     assert len(mosaics(figure)) == 2
     assert caption.title == "What the only trial sees"
@@ -282,7 +282,7 @@ def test_where_one_of_two_has_pictures_it_is_shown_and_the_other_named(run_of_th
     folder = run_of_three.run.trial(run_of_three.ids[0])
     for path in (folder.path / "pictures").iterdir():
         path.unlink()
-    assert KIND.choose(scores_of(run_of_three)) == [figures.Pictures()]
+    assert KIND.choose(scores_of(run_of_three)) == [figures.PicturesFigure()]
     figure, caption = drawing(scores_of(run_of_three))
     assert len(mosaics(figure)) == 2
     assert caption.title == "What the best trial sees"
@@ -326,7 +326,7 @@ def test_a_thousand_trials_are_ranked_quickly(make_run):
     scores = scores_of(maker)
     scores.results.trials  # noqa: B018 (read once for all figures)
     began = time.process_time()
-    assert KIND.choose(scores) == [figures.Pictures()]
+    assert KIND.choose(scores) == [figures.PicturesFigure()]
     with canvas.style():
-        KIND.draw(canvas.figure(), scores, figures.Pictures())
+        KIND.draw(canvas.figure(), scores, figures.PicturesFigure())
     assert time.process_time() - began < 2

@@ -1,6 +1,6 @@
 import pytest
 
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.spec.settings import Objective
 
 
@@ -17,7 +17,7 @@ def test_keys_are_sorted_into_numbers_and_names(scores):
 
 def test_trials_have_their_last_value_unless_the_objective_takes_the_best(scores):
     last = scores.scored("mig", ["arm"])
-    best = Scores(scores.results, Objective(metric="mig", mode="max", at="best")).scored("mig")
+    best = RunScores(scores.results, Objective(metric="mig", mode="max", at="best")).scored("mig")
     assert len(last) == len(best) == 128
     assert (best["value"].to_numpy() >= last["value"].to_numpy()).all()
     assert list(last.columns) == ["trial_id", "arm", "value"]

@@ -5,7 +5,7 @@ from matplotlib.container import ErrorbarContainer
 
 from disentune.frameworks import FRAMEWORKS
 from disentune.report import canvas
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.report.strength import KIND, STRENGTHS, USUAL, means, strength_keys
 from disentune.results.tables import read
 from disentune.spec.figures import Strength
@@ -53,7 +53,7 @@ def several(make_run):
                 quick_trial(maker, last(value / 100 + seed / 10), framework__name=framework, seed=seed,
                             **{"framework__beta": ..., f"framework__{name}": value})  # fmt: skip
     quick_trial(maker, last(0.5), framework__name="ae", framework__beta=...)
-    return Scores(read(maker.run), MIG)
+    return RunScores(read(maker.run), MIG)
 
 
 def test_every_framework_has_its_strengths_and_they_are_parameters_of_it():
@@ -118,9 +118,9 @@ def test_the_first_strength_that_varies_counts(make_run, monkeypatch):
     for i in range(4):
         slow = {"framework__name": "slow_vae", "framework__beta": 1.0 + i}
         quick_trial(maker, last(0.1), seed=i, **slow)
-    assert strength_keys(Scores(read(maker.run), MIG), None) == {"slow_vae": "framework.beta"}
+    assert strength_keys(RunScores(read(maker.run), MIG), None) == {"slow_vae": "framework.beta"}
     quick_trial(maker, last(0.1), seed=9, **slow, framework__gamma=3.0)
-    assert strength_keys(Scores(read(maker.run), MIG), None) == {"slow_vae": "framework.gamma"}
+    assert strength_keys(RunScores(read(maker.run), MIG), None) == {"slow_vae": "framework.gamma"}
 
 
 def test_a_strength_on_a_schedule_counts_by_its_end(make_run):
@@ -129,7 +129,7 @@ def test_a_strength_on_a_schedule_counts_by_its_end(make_run):
         beta = {"schedule": "linear", "initial": 0.0, "final": final, "end": 100}
         changes = {f"framework__beta__{key}": value for key, value in beta.items()}
         quick_trial(maker, last(final / 10), framework__beta=..., **changes)
-    figure, _ = drawn(Scores(read(maker.run), MIG), Strength())
+    figure, _ = drawn(RunScores(read(maker.run), MIG), Strength())
     assert figure.axes[0].get_xlabel() == "beta at the end of its schedule (n = 2)"
     assert bars(figure.axes[0])[0][0].get_data()[1].tolist() == pytest.approx([0.1, 0.4])
 
@@ -139,11 +139,11 @@ def test_one_framework_has_a_line_for_each_arm_that_shares_strengths(make_run):
     for arm, width in {"plain": 128, "wide": 256}.items():
         for beta in (0.1, 0.2):
             quick_trial(maker, last(beta), arm, framework__beta=beta, model__width=width)
-    figure, caption = drawn(Scores(read(maker.run), MIG), Strength())
+    figure, caption = drawn(RunScores(read(maker.run), MIG), Strength())
     assert len(bars(figure.axes[0])) == 2
     assert caption.title == "MIG against beta, by arm"
     assert "Lines join single trials." in caption.text
-    figure, caption = drawn(Scores(read(maker.run), MIG).only("arm == 'plain'"), Strength())
+    figure, caption = drawn(RunScores(read(maker.run), MIG).only("arm == 'plain'"), Strength())
     assert len(bars(figure.axes[0])) == 1
     assert figure.axes[0].get_xlabel() == "beta (n = 2)"
     assert figure.legends == []
@@ -166,7 +166,7 @@ def test_strengths_drawn_at_random_are_put_into_bins(make_run):
     maker = make_run()
     for seed in range(40):
         quick_trial(maker, last(value[seed]), framework__beta=float(place[seed]), seed=seed)
-    figure, caption = drawn(Scores(read(maker.run), MIG), Strength())
+    figure, caption = drawn(RunScores(read(maker.run), MIG), Strength())
     assert len(bars(figure.axes[0])[0][0].get_xdata()) == 8
     assert "8 bins" in caption.text
 
@@ -190,7 +190,7 @@ def test_points_of_a_line_go_from_weak_to_strong_whatever_the_order_of_trials():
 def test_one_trial_is_a_point_without_a_bar(make_run):
     maker = make_run()
     quick_trial(maker, last(0.3))
-    scores = Scores(read(maker.run), MIG)
+    scores = RunScores(read(maker.run), MIG)
     figure, _ = drawn(scores, Strength(x="framework.beta"))
     assert ends(bars(figure.axes[0])[0]) == [(0.3, 0.3)]
     assert KIND.choose(scores) == []

@@ -4,7 +4,7 @@ from matplotlib.collections import PolyCollection
 from scipy.interpolate import PchipInterpolator
 
 from disentune.report import canvas, trend
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.report.trend import KIND, _rounded, bandwidth_for, jittered, joined, local_weights, smoothed
 from disentune.results.tables import read
 from disentune.spec.figures import Trend
@@ -48,7 +48,7 @@ def spacings(make_run):
             for seed in range(5):
                 score = top * np.exp(-0.5 * (spacing - 1)) * rng.uniform(0.8, 1.1)
                 quick_trial(maker, last(score), framework__name=framework, dataset__spacing=spacing, seed=seed)
-    return Scores(read(maker.run), MIG)
+    return RunScores(read(maker.run), MIG)
 
 
 # ---- smoothing
@@ -173,7 +173,7 @@ def test_two_values_are_joined_at_their_means_with_the_deviation(make_run):
     for latents, values in {2: [0.1, 0.2, 0.6], 5: [0.5, 0.4, 0.9]}.items():
         for seed, value in enumerate(values):
             quick_trial(maker, last(value), model__latents=latents, seed=seed)
-    scores = Scores(read(maker.run), MIG)
+    scores = RunScores(read(maker.run), MIG)
     axes, caption = drawn(scores, Trend())
     (line,) = lines(axes)
     assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([2, 5], pytest.approx([0.3, 0.6]))
@@ -191,7 +191,7 @@ def test_magnitudes_are_smoothed_on_a_logarithmic_axis(make_run):
     for i in range(40):
         rate = 10 ** (-5 + 0.1 * i)
         quick_trial(maker, last(0.5 + 0.1 * np.log10(rate)), training__learning_rate=rate, seed=i)
-    axes, caption = drawn(Scores(read(maker.run), MIG), Trend())
+    axes, caption = drawn(RunScores(read(maker.run), MIG), Trend())
     assert axes.get_xscale() == "log"
     x, y = lines(axes)[0].get_data()
     assert y == pytest.approx(0.5 + 0.1 * np.log10(x), abs=1e-4)  # straight there, so smoothing leaves it
@@ -201,7 +201,7 @@ def test_magnitudes_are_smoothed_on_a_logarithmic_axis(make_run):
 def test_a_number_that_does_not_differ_has_no_trend(make_run):
     maker = make_run()
     quick_trial(maker, last(0.3))
-    scores = Scores(read(maker.run), MIG)
+    scores = RunScores(read(maker.run), MIG)
     with pytest.raises(NothingToDraw, match=r"model\.latents is 9 in every trial"):
         drawn(scores, Trend(x="model.latents"))
     with pytest.raises(NothingToDraw, match="no number differs"):
@@ -213,7 +213,7 @@ def test_a_series_of_one_place_has_no_line_beside_others(make_run):
     for i, latents in enumerate([2, 3, 4, 5, 3, 3]):
         quick_trial(maker, last(0.1 * i), framework__name="beta_vae" if i < 4 else "ada_gvae", seed=i,
                     model__latents=latents)  # fmt: skip
-    axes, _ = drawn(Scores(read(maker.run), MIG), Trend())
+    axes, _ = drawn(RunScores(read(maker.run), MIG), Trend())
     assert len(dots(axes)) == 2
     assert len(lines(axes)) == 1
     assert lines(axes)[0].get_color() == canvas.PALETTE[1]
@@ -223,7 +223,7 @@ def test_equal_scores_are_a_flat_line(make_run):
     maker = make_run()
     for i in range(8):
         quick_trial(maker, last(0.5), model__latents=2 + i, seed=i)
-    axes, _ = drawn(Scores(read(maker.run), MIG), Trend())
+    axes, _ = drawn(RunScores(read(maker.run), MIG), Trend())
     assert set(lines(axes)[0].get_ydata()) == {0.5}
 
 
@@ -232,7 +232,7 @@ def test_trials_without_the_number_are_left_out_and_counted(make_run):
     for seed in range(6):
         loss = {"recon__name": "overlap", "recon__radius": 3 + seed, "recon__alpha": 2.0} if seed < 4 else {}
         quick_trial(maker, last(0.1 * seed), seed=seed, **loss)
-    axes, caption = drawn(Scores(read(maker.run), MIG), Trend(x="recon.radius"))
+    axes, caption = drawn(RunScores(read(maker.run), MIG), Trend(x="recon.radius"))
     assert len(dots(axes)[0].get_ydata()) == 4
     assert "n = 4 of 6" in caption.text
 
@@ -250,14 +250,14 @@ def test_a_number_that_is_no_strength_is_chosen(spacings, make_run):
     assert KIND.choose(spacings) == [Trend(x="dataset.spacing", by="framework.name")]
     maker = make_run("study")
     study(maker, seeds=1)
-    assert KIND.choose(Scores(read(maker.run), MIG)) == [Trend(x="model.latents", by="framework.name")]
+    assert KIND.choose(RunScores(read(maker.run), MIG)) == [Trend(x="model.latents", by="framework.name")]
 
 
 def test_strengths_alone_are_not_chosen_but_drawn_when_asked(make_run):
     maker = make_run()
     for seed, beta in enumerate([0.1, 0.2, 0.3]):
         quick_trial(maker, last(0.1), framework__beta=beta, seed=seed)
-    scores = Scores(read(maker.run), MIG)
+    scores = RunScores(read(maker.run), MIG)
     assert KIND.choose(scores) == []
     assert drawn(scores, Trend())[1].title == "MIG against beta"
 
@@ -266,10 +266,10 @@ def test_the_number_with_the_most_values_comes_first_and_spacing_before_its_equa
     maker = make_run()
     for i in range(6):
         quick_trial(maker, last(0.1), model__latents=2 + i % 2, dataset__spacing=1 + i % 2, seed=i)
-    assert KIND.choose(Scores(read(maker.run), MIG))[0].x == "dataset.spacing"
+    assert KIND.choose(RunScores(read(maker.run), MIG))[0].x == "dataset.spacing"
     for i in range(6):
         quick_trial(maker, last(0.1), model__latents=20 + i, seed=i)
-    assert KIND.choose(Scores(read(maker.run), MIG))[0].x == "model.latents"
+    assert KIND.choose(RunScores(read(maker.run), MIG))[0].x == "model.latents"
 
 
 def test_two_values_that_arms_decide_are_not_chosen_three_are(make_run):
@@ -277,10 +277,10 @@ def test_two_values_that_arms_decide_are_not_chosen_three_are(make_run):
     for arm, spacing in {"near": 1, "far": 4}.items():
         for seed in range(3):
             quick_trial(maker, last(0.1), arm, dataset__spacing=spacing, seed=seed)
-    assert KIND.choose(Scores(read(maker.run), MIG)) == []
+    assert KIND.choose(RunScores(read(maker.run), MIG)) == []
     quick_trial(maker, last(0.1), "farther", dataset__spacing=6)
     # a line of each arm would be a point
-    assert KIND.choose(Scores(read(maker.run), MIG)) == [Trend(x="dataset.spacing", by=None)]
+    assert KIND.choose(RunScores(read(maker.run), MIG)) == [Trend(x="dataset.spacing", by=None)]
 
 
 def test_arms_are_series_where_they_share_places(make_run):
@@ -288,4 +288,4 @@ def test_arms_are_series_where_they_share_places(make_run):
     for arm, width in {"plain": 128, "wide": 256}.items():
         for spacing in (1, 2, 3):
             quick_trial(maker, last(0.1), arm, dataset__spacing=spacing, model__width=width)
-    assert KIND.choose(Scores(read(maker.run), MIG)) == [Trend(x="dataset.spacing", by="arm")]
+    assert KIND.choose(RunScores(read(maker.run), MIG)) == [Trend(x="dataset.spacing", by="arm")]

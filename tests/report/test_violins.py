@@ -6,7 +6,7 @@ import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 
 from disentune.report import canvas
-from disentune.report.scores import Scores
+from disentune.report.scores import RunScores
 from disentune.report.violins import KIND, density
 from disentune.results.tables import read
 from disentune.spec.figures import Violins
@@ -57,7 +57,7 @@ def run_of(make_run):
         for arm, values in arms.items():
             for seed, value in enumerate(values):
                 quick_trial(maker, last(value), arm, seed=seed, model__latents=2 + list(arms).index(arm), **changes)
-        return Scores(read(maker.run), MIG)
+        return RunScores(read(maker.run), MIG)
 
     return make
 
@@ -127,7 +127,7 @@ def test_the_number_of_trials_stands_below_each_half(make_run):
     maker = make_run()
     for seed in range(7):
         quick_trial(maker, last(0.1 * seed), framework__name="ada_gvae" if seed < 3 else "beta_vae", seed=seed)
-    axes, _ = drawn(Scores(read(maker.run), MIG), Violins(x="arm", split="framework.name"))
+    axes, _ = drawn(RunScores(read(maker.run), MIG), Violins(x="arm", split="framework.name"))
     assert [(text.get_position()[0], text.get_text()) for text in axes.texts[:-1]] == [(-0.2, "3"), (0.2, "4")]
 
 
@@ -145,7 +145,7 @@ def test_more_than_two_values_of_split_are_whole_violins_side_by_side(make_run):
     for framework in ("ada_gvae", "ada_ml_vae", "beta_vae"):
         for seed in range(4):
             quick_trial(maker, last(0.1 * seed), framework__name=framework, seed=seed)
-    axes, _ = drawn(Scores(read(maker.run), MIG), Violins(x="arm", split="framework.name"))
+    axes, _ = drawn(RunScores(read(maker.run), MIG), Violins(x="arm", split="framework.name"))
     middles = [(vertices[:, 0].min() + vertices[:, 0].max()) / 2 for vertices in shapes(axes)]
     assert middles == pytest.approx([-0.8 / 3, 0, 0.8 / 3])
 
@@ -156,13 +156,13 @@ def test_arms_are_places_where_there_is_one_data_set_and_what_an_arm_decides_is_
     for arm, loss in {"plain": {}, "rescued": overlap}.items():
         for seed in range(3):
             quick_trial(maker, last(0.1 * seed), arm, seed=seed, **loss)
-    assert KIND.choose(Scores(read(maker.run), MIG)) == [Violins(x="arm", split=None)]
+    assert KIND.choose(RunScores(read(maker.run), MIG)) == [Violins(x="arm", split=None)]
     for framework in ("ada_gvae", "ada_ml_vae"):
         for arm, loss in {"plain": {}, "rescued": overlap}.items():
             for seed in range(3):
                 quick_trial(maker, last(0.1 * seed), arm, seed=seed, framework__name=framework, **loss)
-    assert KIND.choose(Scores(read(maker.run), MIG)) == [Violins(x="arm", split=None)]  # three have no halves
-    two = Scores(read(maker.run), MIG).only("framework.name != 'beta_vae'")
+    assert KIND.choose(RunScores(read(maker.run), MIG)) == [Violins(x="arm", split=None)]  # three have no halves
+    two = RunScores(read(maker.run), MIG).only("framework.name != 'beta_vae'")
     assert KIND.choose(two) == [Violins(x="arm", split="framework.name")]
 
 
@@ -170,7 +170,7 @@ def test_the_most_varied_name_is_the_place_without_data_sets_and_arms(make_run):
     maker = make_run()
     for i, name in enumerate(["ada_gvae", "ada_ml_vae", "beta_vae"] * 4):
         quick_trial(maker, last(0.1), framework__name=name, training__compile=bool(i // 3 % 2), seed=i)
-    scores = Scores(read(maker.run), MIG)
+    scores = RunScores(read(maker.run), MIG)
     assert KIND.choose(scores) == []  # groups of two have no shape
     _, caption = drawn(scores, Violins())
     assert caption.title == "MIG by framework and compile"
@@ -187,7 +187,7 @@ def test_chosen_for_groups_of_three(scores):
 def test_failed_trials_are_in_no_violin_and_the_caption_says_so(run_of, make_run):
     scores = run_of({"a": [0.1, 0.2, 0.3]})
     quick_trial(make_run(), last(0.9), "a", status="failed", seed=9)
-    axes, caption = drawn(Scores(read(scores.results.run), MIG), Violins())
+    axes, caption = drawn(RunScores(read(scores.results.run), MIG), Violins())
     assert sorted(dots(axes)[0].get_ydata()) == pytest.approx([0.1, 0.2, 0.3])
     assert "n = 3 of 4" in caption.text
     assert "Fewer than three" not in caption.text
@@ -222,6 +222,6 @@ def test_frameworks_are_the_halves_before_any_other_name(make_run):
     for seed in range(12):
         model, framework = ("linear", "mlp")[seed % 2], ("ada_gvae", "beta_vae")[seed // 2 % 2]
         quick_trial(maker, last(0.1), "ab"[seed // 6], model__name=model, framework__name=framework, seed=seed)
-    scores = Scores(read(maker.run), MIG)
+    scores = RunScores(read(maker.run), MIG)
     assert scores.names[0] == "model.name"
     assert KIND.choose(scores) == [Violins(x="arm", split="framework.name")]

@@ -16,7 +16,7 @@ from disentune.runs import segment as segment_module
 from disentune.runs.ledger import Run
 from disentune.runs.planner import DOUBT_S, LEAVE_S, LONGEST_REST_S, STORAGE_FAULTS, STORAGE_S, Planner
 from disentune.runs.preview import make_plan
-from disentune.runs.segment import Report, work
+from disentune.runs.segment import StepReport, work
 from disentune.runs.suggest import Suggestions
 from disentune.runs.trial_folder import TrialFolder
 from disentune.spec.space import check
@@ -555,10 +555,10 @@ def made_up(run, sweep, scores):
             for step in (step for step in sorted(course) if trial.status.step < step <= segment.until):
                 row = {"step": step, "metrics": {"mig": course[step]}}
                 trial.folder.append_row(row)
-                planner.report(trial.id, Report(step, row))
+                planner.report(trial.id, StepReport(step, row))
             is_last = segment.until == trial.config.training.steps
             trial.folder.update_status(state="done" if is_last else "pending", step=segment.until)
-            planner.report(trial.id, Report(segment.until, None, "done" if is_last else "paused"))
+            planner.report(trial.id, StepReport(segment.until, None, "done" if is_last else "paused"))
     assert planner.finished
     return planner
 
@@ -687,7 +687,7 @@ def test_what_is_not_the_trial_s_fault_never_counts_against_it(faulty, cause):
     for _ in range(20):
         trial_id = begun(planner)
         message = planner.lost(trial_id, "spot", cause)
-        planner.report(trial_id, Report(0, {"step": 0, "metrics": {}}))  # the storage works for others
+        planner.report(trial_id, StepReport(0, {"step": 0, "metrics": {}}))  # the storage works for others
         faulty.clock.now += 100
     assert message.startswith(f"{trial_id} ")
     assert "goes on from there: spot" in message
@@ -710,7 +710,7 @@ def test_a_stretch_that_ended_well_forgives_lost_workers(faulty):
         trial_id = begun(planner)
         assert "goes on from there" in planner.lost(trial_id, "gone")
         assert begun(planner) == trial_id
-        planner.report(trial_id, Report(0, None, "paused"))
+        planner.report(trial_id, StepReport(0, None, "paused"))
 
 
 def test_nobody_s_fault_is_not_even_counted(faulty):
@@ -736,7 +736,7 @@ def test_storage_that_fails_is_tried_again_later_and_later(faulty):
     for _ in range(9):
         trial_id = begun(planner)
         planner.lost(trial_id, "No space left", "storage")
-        planner.report(trial_id, Report(0, {"step": 0, "metrics": {}}))
+        planner.report(trial_id, StepReport(0, {"step": 0, "metrics": {}}))
         rests.append(planner.trials[trial_id].rests_until - faulty.clock.now)
         faulty.clock.now += rests[-1]
     assert rests == [1, 2, 4, 8, 16, 32, 60, 60, 60]
@@ -837,7 +837,7 @@ def test_storage_that_works_in_between_does_not(faulty, row):
         faulty.clock.now += STORAGE_S / 2
         trial_id = begun(planner)
         planner.lost(trial_id, "No space left", "storage")
-        planner.report(trial_id, Report(0, row))
+        planner.report(trial_id, StepReport(0, row))
     assert not planner.trouble
 
 

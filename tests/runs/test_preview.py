@@ -13,10 +13,10 @@ from disentune.runs import preview
 from disentune.runs.choice import filters_allowed
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
-from disentune.runs.segment import Report
+from disentune.runs.segment import StepReport
 from disentune.runs.trial_folder import Status
 from disentune.spec import space
-from disentune.spec.config import Training
+from disentune.spec.config import TrainingParams
 from disentune.spec.sweepfile import read_sweep
 
 TRIAL = {
@@ -288,7 +288,7 @@ def searched(run, sweep, *states):
                 run.trial(trial_id).append_row({**row, "step": at})
             run.trial(trial_id).set_status(Status(state, step))
             if state == "done":
-                planner.report(trial_id, Report(step, row, "done"))
+                planner.report(trial_id, StepReport(step, row, "done"))
 
 
 def test_a_model_based_search_is_counted_by_its_points(sweep, run):
@@ -376,16 +376,16 @@ def test_a_search_whose_arm_is_gone_is_refused(sweep, run):
 def test_a_search_under_a_changed_default_is_refused_by_key(sweep, run, monkeypatch):
     read = sweep(SPACE, search=optuna(5), objective=MIG)
     searched(run, read, *SEARCHED)
-    default = Training.model_fields["threads"].default
-    monkeypatch.setattr(Training.model_fields["threads"], "default", default + 1)
+    default = TrainingParams.model_fields["threads"].default
+    monkeypatch.setattr(TrainingParams.model_fields["threads"], "default", default + 1)
     monkeypatch.setattr("disentune.spec.config._remembered", {})  # of the process with the old default
     read = sweep(SPACE, search=optuna(5), objective=MIG)
     try:
-        Training.model_rebuild(force=True)
+        TrainingParams.model_rebuild(force=True)
         words = refusal(read, run)
     finally:
         monkeypatch.undo()
-        Training.model_rebuild(force=True)
+        TrainingParams.model_rebuild(force=True)
     assert f"training.threads was {default}, is {default + 1}" in words
     assert "6 trial(s)" in words
     assert make_plan(sweep(SPACE, search=optuna(5), objective=MIG), run).done == 6

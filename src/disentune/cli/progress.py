@@ -14,7 +14,7 @@ from disentune.cli.display import assignment
 from disentune.cli.terminal import PLAIN_INTERVAL_S
 from disentune.errors import first_line
 from disentune.results.watch import duration
-from disentune.runs.planner import Planner, Trial
+from disentune.runs.planner import PlannedTrial, Planner
 from disentune.spec.config import flattened
 from disentune.spec.space import domains
 
@@ -65,7 +65,7 @@ class LiveProgress:
             self.live.update(Group(self.bar, self._table(planner)))
         self._update_bar(planner)
 
-    def _take_in(self, trial: Trial, news: dict[str, Any]) -> None:
+    def _take_in(self, trial: PlannedTrial, news: dict[str, Any]) -> None:
         if not self.start:
             self.began = time.monotonic()
         self.start.setdefault(trial.id, trial.status.step)
@@ -115,7 +115,7 @@ class LiveProgress:
         return table
 
 
-def _point(planner: Planner, trial: Trial) -> str:
+def _point(planner: Planner, trial: PlannedTrial) -> str:
     """The values of the keys that its arm searches over."""
     flat = flattened(trial.config.tree()) | trial.overrides
     keys = domains(planner.sweep.arms[trial.point.arms[0]])

@@ -12,7 +12,7 @@ from disentune.cli.terminal import err, out, print_json, progress_bar
 from disentune.files.storage import DEFAULT_STORAGE, shown
 
 if TYPE_CHECKING:
-    from disentune.report.page import Report
+    from disentune.report.page import WrittenPage
     from disentune.results.tables import Results
     from disentune.tracking.reports import Made
 
@@ -71,7 +71,7 @@ def _wandb_report(results: Results) -> Made:
     return make(results, next(place for place in places if place is not None))
 
 
-def _as_json(made: Report) -> dict[str, Any]:
+def _as_json(made: WrittenPage) -> dict[str, Any]:
     drawn = [one for one in made.drawings if not one.reason]
     return {
         "page": shown(made.page),
@@ -83,7 +83,7 @@ def _as_json(made: Report) -> dict[str, Any]:
     }
 
 
-def _show(made: Report) -> None:
+def _show(made: WrittenPage) -> None:
     for one in made.drawings:
         if one.reason:
             out.print(f"note: {one.title}: {one.reason}", markup=False)

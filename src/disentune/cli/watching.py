@@ -12,7 +12,7 @@ from rich.text import Text
 from disentune.cli.display import assignment, clock, number, plain
 from disentune.errors import first_line
 from disentune.results.tables import BROKEN
-from disentune.results.watch import MOST_TROUBLES, Picture, Seen, Trouble, duration, status_path
+from disentune.results.watch import MOST_TROUBLES, Seen, Snapshot, Trouble, duration, status_path
 from disentune.runs.trial_folder import Status, TrialFolder
 
 MOST_LISTED = 500
@@ -20,7 +20,7 @@ MOST_LISTED = 500
 
 
 def show_status(
-    console: Console, where: str, live: bool, trials: Sequence[tuple[TrialFolder, Status, int]], picture: Picture
+    console: Console, where: str, live: bool, trials: Sequence[tuple[TrialFolder, Status, int]], picture: Snapshot
 ) -> None:
     counts = ", ".join(f"{count} {state}" for state, count in picture.states.items()) or "no trials yet"
     console.print(f"{where}: {'running now' if live else 'not running'}; {counts}", markup=False)
@@ -62,7 +62,7 @@ ASCII_GLYPHS = {**GLYPHS, "done": "#", "running": "=", "pending": "."}
 BAR_WIDTH = 60
 
 
-def watch(console: Console, pictures: Iterable[Picture], where: str) -> None:
+def watch(console: Console, pictures: Iterable[Snapshot], where: str) -> None:
     """Draws each picture in the place of the one before; without a terminal a line each, and the last one whole."""
     if not console.is_terminal or console.is_dumb_terminal:
         _watch_in_lines(console, pictures, where)
@@ -72,7 +72,7 @@ def watch(console: Console, pictures: Iterable[Picture], where: str) -> None:
             live.update(view(picture, where, console), refresh=True)
 
 
-def _watch_in_lines(console: Console, pictures: Iterable[Picture], where: str) -> None:
+def _watch_in_lines(console: Console, pictures: Iterable[Snapshot], where: str) -> None:
     known: set[str] | None = None
     for picture in pictures:
         broken = {trial.id: trial for trial in picture.trials if trial.state in BROKEN}
@@ -82,7 +82,7 @@ def _watch_in_lines(console: Console, pictures: Iterable[Picture], where: str) -
         console.print(line(picture) if picture.live else view(picture, where, console))
 
 
-def line(picture: Picture) -> Text:
+def line(picture: Snapshot) -> Text:
     """A picture in one line."""
     counts = ", ".join(f"{count} {state}" for state, count in picture.states.items())
     best = f"best {picture.objective.metric} {number(picture.best.value)}" if picture.best else ""
@@ -90,7 +90,7 @@ def line(picture: Picture) -> Text:
     return _text("; ".join(part for part in parts if part))
 
 
-def view(picture: Picture, where: str, console: Console) -> Group:
+def view(picture: Snapshot, where: str, console: Console) -> Group:
     """A picture that fits the console's height as far as running trials decide it."""
     parts: list[RenderableType] = [_headline(picture, where)]
     if picture.expected:
@@ -120,11 +120,11 @@ def _text(text: str, style: str = "") -> Text:
     return Text(text, style, no_wrap=False, overflow="fold")
 
 
-def _expected(picture: Picture) -> str:
+def _expected(picture: Snapshot) -> str:
     return f"at most {picture.expected}" if picture.at_most else str(picture.expected)
 
 
-def _headline(picture: Picture, where: str) -> Text:
+def _headline(picture: Snapshot, where: str) -> Text:
     text = _text(where, "bold")
     if picture.gone:
         return text.append(": is gone", "not bold")
@@ -141,7 +141,7 @@ def _glyphs(console: Console) -> Mapping[str, str]:
     return ASCII_GLYPHS if console.options.ascii_only else GLYPHS
 
 
-def _bar(picture: Picture, console: Console) -> Text:
+def _bar(picture: Snapshot, console: Console) -> Text:
     percent = 100 * picture.ended // picture.expected  # rounded down: 100 is the end
     ended = f"  {picture.ended}/{_expected(picture)} ended, {percent}%"
     width = max(10, min(BAR_WIDTH, console.width - len(ended)))
@@ -161,7 +161,7 @@ def shares(counts: Mapping[str, int], width: int) -> dict[str, int]:
     return cells
 
 
-def _legend(picture: Picture, console: Console) -> Text:
+def _legend(picture: Snapshot, console: Console) -> Text:
     glyphs, text = _glyphs(console), _text("")
     for state, count in picture.states.items():
         text.append(f"{glyphs[state]} {count} {state}   ", STYLES[state])
@@ -169,7 +169,7 @@ def _legend(picture: Picture, console: Console) -> Text:
     return text
 
 
-def _pace(picture: Picture) -> str:
+def _pace(picture: Snapshot) -> str:
     speed = f"{picture.speed:,.0f} steps/s" if picture.speed is not None and picture.speed >= 10 else ""
     speed = speed or (f"{picture.speed:.2g} steps/s" if picture.speed else "")
     ended = f"{picture.ended_an_hour:,.3g} trials/h" if picture.ended_an_hour else ""
@@ -177,7 +177,7 @@ def _pace(picture: Picture) -> str:
     return ", ".join(part for part in (speed, ended, left) if part)
 
 
-def _best_line(picture: Picture, best: Seen) -> Text:
+def _best_line(picture: Snapshot, best: Seen) -> Text:
     which = "best last value of" if picture.objective.at == "last" else "best"
     text = _text(f"{which} {picture.objective.metric} ").append(number(best.value), "bold")
     so_far = "" if best.ended else f", {best.state} at step {best.step}/{best.steps}"
@@ -192,7 +192,7 @@ def _assignments(trial: Seen) -> list[str]:
     return [assignment(key, value) for key, value in trial.point.items()]
 
 
-def _running(picture: Picture, most: int) -> list[RenderableType]:
+def _running(picture: Snapshot, most: int) -> list[RenderableType]:
     table = Table(box=None, pad_edge=False)
     titles = {"running": "left", "step": "right", "time": "right", picture.objective.metric: "right", "arm": "left",
               "seed": "right", "point": "left"}  # fmt: skip
@@ -215,7 +215,7 @@ def _trouble_lines(trouble: Trouble, where: str, whole: bool = True) -> Group:
     return Group(text, _text(f"  {shlex.quote(status_path(where, trial.id))}", "dim"))
 
 
-def _last_words(picture: Picture, where: str) -> list[Text]:
+def _last_words(picture: Snapshot, where: str) -> list[Text]:
     """What to do about a run that no driver holds."""
     here = shlex.quote(where)
     if picture.live or picture.gone:

@@ -15,7 +15,7 @@ from disentune.driver.placement import some_are
 from disentune.environment import without_secrets
 from disentune.errors import ConfigError
 from disentune.runs.planner import Planner
-from disentune.runs.segment import Preempted, Report, Superseded, Unclean
+from disentune.runs.segment import Preempted, StepReport, Superseded, Unclean
 from disentune.spec.config import TrialConfig
 from disentune.spec.settings import Cause
 
@@ -71,8 +71,8 @@ class LedgerSearch(Searcher):
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         ours = self.segments[trial_id]
         for row in result["rows"]:
-            self.planner.report(ours, Report(row["step"], row))
-        self.planner.report(ours, Report(result["at_step"], None, result["outcome"]))
+            self.planner.report(ours, StepReport(row["step"], row))
+        self.planner.report(ours, StepReport(result["at_step"], None, result["outcome"]))
         self.listener(ours, result)
         for note in result.get("note", "").splitlines():
             self.listener(ours, {"lost": note})

@@ -12,7 +12,7 @@ from ray import tune
 from disentune.driver.ray_internals import preferring
 from disentune.files.notice import notice_path
 from disentune.learn import cuda
-from disentune.runs.segment import Report, Segment, Unclean, work
+from disentune.runs.segment import Segment, StepReport, Unclean, work
 
 SLICE_S = 1.0
 """How long a worker trains before it answers the driver; its rows, checkpoints and stop signs do not wait for that."""
@@ -34,7 +34,7 @@ class SegmentTrainable(tune.Trainable):
         segment = Segment(**json.loads(config["segment"]))
         if not segment.settings["resources"]["gpu"]:
             cuda.hide()
-        self._reports: Iterator[Report] = work(segment, node_id, notice_path(node_id).exists)
+        self._reports: Iterator[StepReport] = work(segment, node_id, notice_path(node_id).exists)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Always True: Tune tells nobody of a trial whose worker could not be reset, and never of an exception here
@@ -70,7 +70,7 @@ class SegmentTrainable(tune.Trainable):
         cuda.release()
 
 
-def _refusal(held: int) -> Iterator[Report]:
+def _refusal(held: int) -> Iterator[StepReport]:
     if held == sys.maxsize:
         raise Unclean("an error of the trial before it broke the GPU for this process")
     raise Unclean(f"the trial before it left {held >> 20} MB of GPU memory in this process")

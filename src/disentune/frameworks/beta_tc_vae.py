@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from disentune.maths.gaussian import kl_to_prior, log_density, nats_per_image, sample
-from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Posterior, Setting, Step
+from disentune.plugin import AutoEncoder, Batch, Context, Framework, Frozen, Losses, Posterior, Step
 
 
 class Params(Frozen):
@@ -67,7 +67,7 @@ def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses
     return Losses(recon, kl + (params.beta - 1) * tc, {"kl": kl, "tc": tc})
 
 
-def check(setting: Setting, params: Params) -> None:
+def check(setting: Context, params: Params) -> None:
     size, population = setting.batch_size, setting.population
     if size < 2:
         raise ValueError("beta_tc_vae compares the images of a batch: training.batch_size must be >= 2")

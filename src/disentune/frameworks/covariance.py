@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from disentune.maths.gaussian import kl_to_prior, nats_per_image, sample
-from disentune.plugin import AutoEncoder, Batch, Losses, Posterior, Setting, Step
+from disentune.plugin import AutoEncoder, Batch, Context, Losses, Posterior, Step
 
 
 def covariance_of_means(q: Posterior) -> Tensor:
@@ -46,6 +46,6 @@ def dip_loss(
     return Losses(recon, kl + lambda_od * dip_od + lambda_d * dip_d, {"kl": kl, "dip_od": dip_od, "dip_d": dip_d})
 
 
-def check_batch(setting: Setting, params: object) -> None:
+def check_batch(setting: Context, params: object) -> None:
     if setting.batch_size < 2:
         raise ValueError("a DIP-VAE takes a covariance over the batch: training.batch_size must be >= 2")

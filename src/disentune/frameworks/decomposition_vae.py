@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from disentune.frameworks.divergences import inclusive_kl, mmd_imq
 from disentune.frameworks.priors import Anisotropic, Isotropic, Law, Mixture, Prior
 from disentune.maths.gaussian import sample
-from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Images, Losses, Posterior, Setting, Step
+from disentune.plugin import AutoEncoder, Batch, Context, Framework, Frozen, Images, Losses, Posterior, Step
 
 
 class Params(Frozen):
@@ -48,12 +48,12 @@ def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses
     return Losses(recon, latent, {"kl": kl, "divergence": gap})
 
 
-def extra(setting: Setting, params: Params, generator: torch.Generator, images: Images) -> nn.Module | None:
+def extra(setting: Context, params: Params, generator: torch.Generator, images: Images) -> nn.Module | None:
     """The anisotropic prior, which needs the data's principal components; the others have nothing to keep."""
     return params.prior.law(setting.latents, images) if isinstance(params.prior, Anisotropic) else None
 
 
-def check(setting: Setting, params: Params) -> None:
+def check(setting: Context, params: Params) -> None:
     if isinstance(params.prior, Anisotropic | Mixture):
         params.prior.check(setting)
     if params.divergence == "mmd_imq" and setting.batch_size < 2:

@@ -13,7 +13,7 @@ from disentune.maths.adam import Adam
 from disentune.maths.gaussian import kl_to_prior, nats_per_image, sample
 from disentune.maths.initialise import initialised
 from disentune.maths.pairs import Independent
-from disentune.plugin import AutoEncoder, Batch, Count, Framework, Frozen, Helper, Losses, Setting, Step
+from disentune.plugin import AutoEncoder, Batch, Context, Count, Framework, Frozen, Helper, Losses, Step
 
 JOINT, PERMUTED = 0, 1
 """The discriminator's classes."""
@@ -38,7 +38,7 @@ class Params(Frozen):
         return Independent() if self.permuted == "second_batch" else None
 
 
-def discriminator(setting: Setting, params: Params, generator: torch.Generator) -> nn.Module:
+def discriminator(setting: Context, params: Params, generator: torch.Generator) -> nn.Module:
     """Codes (n, d) -> logits (n, 2): joint, permuted."""
     sizes = [setting.latents, *[params.width] * params.depth]
 
@@ -92,7 +92,7 @@ def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses
     return Losses(recon, latent, {"kl": kl, "tc": tc}, {"discriminator_loss": told_apart}, told_apart)
 
 
-def check(setting: Setting, params: Params) -> None:
+def check(setting: Context, params: Params) -> None:
     if setting.batch_size < 2:
         raise ValueError("factor_vae permutes codes over the batch: training.batch_size must be >= 2")
     if params.depth > DEEPEST:

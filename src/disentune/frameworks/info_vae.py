@@ -7,7 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from disentune.frameworks.mmd import KERNELS, mmd
 from disentune.maths.gaussian import kl_to_prior, nats_per_image, sample
-from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Setting, Step
+from disentune.plugin import AutoEncoder, Batch, Context, Framework, Frozen, Losses, Step
 
 
 class Params(Frozen):
@@ -49,7 +49,7 @@ def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses
     return Losses(recon, latent, {"kl": kl, "mmd": discrepancy})
 
 
-def check(setting: Setting, params: Params) -> None:
+def check(setting: Context, params: Params) -> None:
     if setting.batch_size < 2:
         raise ValueError("info_vae compares the codes of a batch: training.batch_size must be >= 2")
 

@@ -12,7 +12,7 @@ from torch.nn.functional import batch_norm, binary_cross_entropy_with_logits
 
 from disentune.frameworks.paired import both_images
 from disentune.maths.pairs import Laplace, Pairs
-from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Setting, Step
+from disentune.plugin import AutoEncoder, Batch, Context, Framework, Frozen, Losses, Step
 
 
 class Params(Frozen):
@@ -47,7 +47,7 @@ class Regression(nn.Module):
         return self.scale.abs() * later.square().sum(dim=1) - steps + self.offset
 
 
-def extra(setting: Setting, params: Params, generator: torch.Generator, images: Any) -> Regression:
+def extra(setting: Context, params: Params, generator: torch.Generator, images: Any) -> Regression:
     return Regression(setting.latents, learns_scale=params.features == "normalised")
 
 
@@ -73,7 +73,7 @@ def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses
     return Losses(h.new_zeros(()), contrast, {"contrast": contrast}, {"accuracy": accuracy})
 
 
-def check(setting: Setting, params: Params) -> None:
+def check(setting: Context, params: Params) -> None:
     if setting.batch_size < 2:
         raise ValueError("'pcl' shuffles the pairs of a batch: training.batch_size must be >= 2")
 

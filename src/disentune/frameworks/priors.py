@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from disentune.maths.gaussian import kl, log_density, nats_per_image
-from disentune.plugin import Count, Frozen, Images, Posterior, Setting, spelled_out
+from disentune.plugin import Context, Count, Frozen, Images, Posterior, spelled_out
 
 RELEASED = 20
 """Singular values that the released code computes; it then takes the smallest of them."""
@@ -91,7 +91,7 @@ class Anisotropic(Frozen):
     )
     images: Count = Field(2048, ge=2, description="images to take the components of; all when the data set has fewer")
 
-    def check(self, setting: Setting) -> None:
+    def check(self, setting: Context) -> None:
         """Raises ValueError when there cannot be enough components."""
         available = min(self.images, setting.population, math.prod(setting.shape))
         if self.take == "as_released" and setting.latents > RELEASED:
@@ -178,7 +178,7 @@ class Mixture(Frozen):
     name: Literal["mixture"] = "mixture"
     scale: float = Field(0.03, gt=0, description="variance of each Gaussian along each axis")
 
-    def check(self, setting: Setting) -> None:
+    def check(self, setting: Context) -> None:
         if setting.latents != 2:
             raise ValueError(f"prior: the mixture lies in 2 latents, but model.latents is {setting.latents}")
 

@@ -149,7 +149,7 @@ def _joined(chunks: Iterable[Tensor]) -> np.ndarray:
 
 
 @dataclass
-class Scores:
+class EvaluationScores:
     """What an evaluation adds to a row. A metric that failed has NaN under its keys and its reason in the notes."""
 
     numbers: dict[str, float] = field(default_factory=dict)
@@ -164,9 +164,9 @@ class Scores:
         return {name: part for name, part in parts.items() if part}
 
 
-def evaluated(config: TrialConfig, trained: Trained, due: Iterable[Scored]) -> Scores:
+def evaluated(config: TrialConfig, trained: Trained, due: Iterable[Scored]) -> EvaluationScores:
     """Every metric that is due, from as few tables as they need."""
-    scores, tables = Scores(), _Tables(config, trained)
+    scores, tables = EvaluationScores(), _Tables(config, trained)
     for scored in due:
         try:
             _add(scores, scored, tables.of(scored), config.seed)
@@ -177,7 +177,7 @@ def evaluated(config: TrialConfig, trained: Trained, due: Iterable[Scored]) -> S
     return scores
 
 
-def _add(scores: Scores, scored: Scored, table: Table, seed: int) -> None:
+def _add(scores: EvaluationScores, scored: Scored, table: Table, seed: int) -> None:
     metric = scored.metric
     found = scores_of(metric.plugin, table, seed, metric.params)
     scores.numbers |= {f"{key}{scored.suffix}": value for key, value in found.numbers.items()}
@@ -187,7 +187,7 @@ def _add(scores: Scores, scored: Scored, table: Table, seed: int) -> None:
     scores.scored[scored.label] = {**made, **metric.params.model_dump(), **care}
 
 
-def _fail(scores: Scores, scored: Scored, reason: str) -> None:
+def _fail(scores: EvaluationScores, scored: Scored, reason: str) -> None:
     scores.numbers |= dict.fromkeys(scored.keys, float("nan"))
     scores.notes[scored.label] = without_secrets(reason)
 

@@ -75,7 +75,7 @@ FROM = {"factors": "factors", "logvars": "logvars", "distance": "images", "recon
 
 
 @dataclass(frozen=True)
-class Scores:
+class MetricScores:
     """What a metric says of a table: its numbers, and the arrays that it keeps beside them."""
 
     numbers: dict[str, float]
@@ -111,7 +111,7 @@ def score(
     return found.numbers
 
 
-def scores(name: str, table: Table, seed: int, size: Size, params: Mapping[str, Any]) -> Scores:
+def scores(name: str, table: Table, seed: int, size: Size, params: Mapping[str, Any]) -> MetricScores:
     """The same for a table, with the arrays that the metric keeps."""
     metric, checked = chosen(METRICS, name, params)
     if size == "fast":
@@ -119,7 +119,7 @@ def scores(name: str, table: Table, seed: int, size: Size, params: Mapping[str, 
     return scored(metric, table, seed, checked)
 
 
-def scored(metric: Metric, table: Table, seed: int, params: Any) -> Scores:
+def scored(metric: Metric, table: Table, seed: int, params: Any) -> MetricScores:
     """On one thread, so that no sum depends on how many there are. A DataError names the metric."""
     for need in metric.needs:
         if _lacks(table, need):
@@ -139,7 +139,7 @@ def scored(metric: Metric, table: Table, seed: int, params: Any) -> Scores:
     for key, value in numbers.items():
         if not math.isfinite(value):
             raise DataError(f"{metric.name}: {key} is {value}, which is no score")
-    return Scores(numbers, {key: np.asarray(found[key]) for key in metric.details}, str(found.get("caution", "")))
+    return MetricScores(numbers, {key: np.asarray(found[key]) for key in metric.details}, str(found.get("caution", "")))
 
 
 def best_of(key: str) -> Literal["max", "min"]:

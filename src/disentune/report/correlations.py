@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from disentune.report.canvas import DIVERGING, WIDTH, words
 from disentune.report.kind import Caption, Kind
 from disentune.report.places import brief, matrix, write
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.spec.figures import Correlations
 
 FEWEST = 4
@@ -42,7 +42,7 @@ class _Shown:
     notes: list[str]
 
 
-def choose(scores: Scores) -> list[Correlations]:
+def choose(scores: RunScores) -> list[Correlations]:
     try:
         _shown(scores, Correlations())
     except NothingToDraw:
@@ -50,7 +50,7 @@ def choose(scores: Scores) -> list[Correlations]:
     return [Correlations()]
 
 
-def draw(figure: Figure, scores: Scores, spec: Correlations) -> Caption:
+def draw(figure: Figure, scores: RunScores, spec: Correlations) -> Caption:
     shown = _shown(scores, spec)
     labels = [f"{words(key)} ↓" if scores.better(key).startswith("lower") else words(key) for key in shown.metrics]
     layout = _layout(len(shown.panels), labels)
@@ -68,7 +68,7 @@ def draw(figure: Figure, scores: Scores, spec: Correlations) -> Caption:
 # ---- numbers
 
 
-def _shown(scores: Scores, spec: Correlations) -> _Shown:
+def _shown(scores: RunScores, spec: Correlations) -> _Shown:
     asked = list(dict.fromkeys(spec.metrics or scores.metrics))
     frame = _frame(scores, asked)
     metrics = [key for key in frame if key not in ("trial_id", DATASET)]
@@ -84,7 +84,7 @@ def _shown(scores: Scores, spec: Correlations) -> _Shown:
     return _Shown(metrics, panels, notes + more)
 
 
-def _frame(scores: Scores, metrics: list[str]) -> pd.DataFrame:
+def _frame(scores: RunScores, metrics: list[str]) -> pd.DataFrame:
     """A trial a row; a metric that no trial has is not a column."""
     columns = {}
     for metric in metrics:
@@ -96,7 +96,7 @@ def _frame(scores: Scores, metrics: list[str]) -> pd.DataFrame:
     return trials.join(pd.DataFrame(columns)) if columns else trials
 
 
-def _panels(scores: Scores, frame: pd.DataFrame, metrics: list[str]) -> tuple[list[_Panel], list[str]]:
+def _panels(scores: RunScores, frame: pd.DataFrame, metrics: list[str]) -> tuple[list[_Panel], list[str]]:
     """Most trials first; what was left out is said."""
     found = [_panel(label, group, metrics) for label, group in _groups(scores, frame)]
     enough = sorted((panel for panel in found if panel.trials >= FEWEST), key=lambda panel: -panel.trials)
@@ -111,7 +111,7 @@ def _panels(scores: Scores, frame: pd.DataFrame, metrics: list[str]) -> tuple[li
     return enough[:MOST_PANELS], notes
 
 
-def _groups(scores: Scores, frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+def _groups(scores: RunScores, frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     if DATASET not in scores.varying:
         return [("", frame)]
     return [(brief(name), group) for name, group in frame.groupby(DATASET)]

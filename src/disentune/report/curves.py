@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from disentune.report.canvas import LOG_SPAN, MISSING, PALETTE, WIDTH, tidy, words
 from disentune.report.kind import Caption, Kind
 from disentune.report.places import Places, places, refuse_absent
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import varying_keys
 from disentune.spec.figures import Curves
 
@@ -55,14 +55,14 @@ class Course:
         return found
 
 
-def choose(scores: Scores) -> list[Curves]:
+def choose(scores: RunScores) -> list[Curves]:
     """The objective's, and the loss's beside it where all trials have the same one: others do not compare."""
     comparable = not any(key.startswith("recon.") or key == "loss_scale" for key in scores.varying)
     metrics = dict.fromkeys([scores.objective.metric, *(["loss"] if comparable else [])])
     return [Curves(metric=metric) for metric in metrics if _is_course(scores, metric)]
 
 
-def draw(figure: Figure, scores: Scores, spec: Curves) -> Caption:
+def draw(figure: Figure, scores: RunScores, spec: Curves) -> Caption:
     metric = spec.metric or scores.objective.metric
     rows = _rows(scores, metric)
     groups = _groups(scores, rows, _keys(scores, spec.by))
@@ -77,14 +77,14 @@ def draw(figure: Figure, scores: Scores, spec: Curves) -> Caption:
 # ---- rows
 
 
-def _is_course(scores: Scores, metric: str) -> bool:
+def _is_course(scores: RunScores, metric: str) -> bool:
     try:
         return bool(_rows(scores, metric)["step"].nunique() > 1)
     except NothingToDraw:
         return False
 
 
-def _rows(scores: Scores, metric: str) -> pd.DataFrame:
+def _rows(scores: RunScores, metric: str) -> pd.DataFrame:
     """trial_id, step, value, in the order of the steps; without failed trials and without rows that have no number."""
     rows = scores.results.rows
     if metric not in rows or metric in ("trial_id", "step"):
@@ -95,7 +95,7 @@ def _rows(scores: Scores, metric: str) -> pd.DataFrame:
     return kept[["trial_id", "step"]].assign(value=kept[metric]).sort_values(["trial_id", "step"], ignore_index=True)
 
 
-def _keys(scores: Scores, by: str | None) -> list[str]:
+def _keys(scores: RunScores, by: str | None) -> list[str]:
     """What is named; else the arm and the names that vary inside arms; else the one number that varies."""
     if by:
         refuse_absent(scores, [by])
@@ -117,7 +117,7 @@ class _Groups:
     notes: list[str]
 
 
-def _groups(scores: Scores, rows: pd.DataFrame, keys: list[str]) -> _Groups:
+def _groups(scores: RunScores, rows: pd.DataFrame, keys: list[str]) -> _Groups:
     """Those with most trials."""
     trials = scores.trials[scores.trials["trial_id"].isin(rows["trial_id"])]
     divided = [places(scores, key, trials[key]) for key in keys]
@@ -133,7 +133,7 @@ def _of(rows: pd.DataFrame, members: pd.Series, code: tuple[int, ...]) -> pd.Dat
     return rows[rows["trial_id"].isin(members.index[[member == code for member in members]])]
 
 
-def _name(scores: Scores, divided: list[Places], code: tuple[int, ...]) -> str:
+def _name(scores: RunScores, divided: list[Places], code: tuple[int, ...]) -> str:
     """A name says what it is; a number or a truth is told with its key."""
     pairs = [(some.key, some.labels[place]) for some, place in zip(divided, code, strict=True)]
     alone = [key == "arm" or (key.endswith(".name") and label != MISSING) for key, label in pairs]
@@ -184,7 +184,7 @@ def _draw_spread(axes: Axes, course: Course, colour: str, lines: bool) -> None:
         axes.fill_between(course.steps, low, high, where=has_sd, color=colour, alpha=0.15, linewidth=0)
 
 
-def _label(axes: Axes, scores: Scores, metric: str, courses: list[Course]) -> None:
+def _label(axes: Axes, scores: RunScores, metric: str, courses: list[Course]) -> None:
     better = scores.better(metric)
     axes.set(xlabel="training step", ylabel=f"{words(metric)} ({better})")
     lowest = min(float(np.nanmin(course.each)) for course in courses)
@@ -205,7 +205,7 @@ def _legend(figure: Figure, axes: Axes, courses: list[Course]) -> None:
         figure.set_size_inches(WIDTH, 4.2 + 0.2 * -(-len(courses) // columns))
 
 
-def _explained(scores: Scores, courses: list[Course], groups: _Groups) -> str:
+def _explained(scores: RunScores, courses: list[Course], groups: _Groups) -> str:
     trials = sum(course.trials for course in courses)
     short = sum(int(np.isnan(course.each[:, -1]).sum()) for course in courses)
     broken = len(scores.results.trials) - len(scores.trials)

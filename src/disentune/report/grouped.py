@@ -29,11 +29,11 @@ from disentune.report.groups import (
     varies,
 )
 from disentune.report.kind import Caption, Kind
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.spec.figures import Grouped
 
 
-def choose(scores: Scores) -> list[Grouped]:
+def choose(scores: RunScores) -> list[Grouped]:
     """Where two names vary, unless the violins already show the same groups."""
     try:
         frame = candidates(scores, None)
@@ -46,14 +46,14 @@ def choose(scores: Scores) -> list[Grouped]:
     return [] if any(alike(frame, keys, [x, by]) for keys in shown) else [Grouped(x=x, by=by)]
 
 
-def draw(figure: Figure, scores: Scores, spec: Grouped) -> Caption:
+def draw(figure: Figure, scores: RunScores, spec: Grouped) -> Caption:
     x, by = _keys(scores, spec, candidates(scores, spec.metric))
     groups = grouped(scores, spec.metric, x, by)
     draw_groups(figure, scores, spec.metric, x, groups, _draw_group)
     return _caption(scores, spec, groups)
 
 
-def _keys(scores: Scores, spec: Grouped, frame: pd.DataFrame) -> tuple[str, str | None]:
+def _keys(scores: RunScores, spec: Grouped, frame: pd.DataFrame) -> tuple[str, str | None]:
     names = names_by_variety(scores, frame)
     places = ["framework.name", "arm", *names]
     x = spec.x or first_of(places, lambda key: varies(frame, key) and key != spec.by) or "arm"
@@ -83,7 +83,7 @@ def _draw_box(axes: Axes, centre: float, width: float, numbers: Numbers, colour:
     )  # fmt: skip
 
 
-def _caption(scores: Scores, spec: Grouped, groups: Groups) -> Caption:
+def _caption(scores: RunScores, spec: Grouped, groups: Groups) -> Caption:
     x, by = words(groups.places.key or ""), groups.series.key
     title = f"{said(scores, spec.metric)} by {x}" + (f" and {words(by)}" if by else "")
     boxes = "Boxes are quartiles, the line in them the median; whiskers reach to the smallest and the largest score."

@@ -16,7 +16,7 @@ from matplotlib.ticker import NullFormatter
 from disentune.errors import did_you_mean
 from disentune.report.canvas import GREY, LOG_SPAN, MISSING, PALETTE, WIDTH, colours, log_where_wide, tidy, words
 from disentune.report.kind import Caption
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import config_keys
 
 MOST_SERIES = len(PALETTE)
@@ -41,7 +41,7 @@ Numbers = np.ndarray
 # ---- trials and the keys that divide them
 
 
-def table(scores: Scores, metric: str | None, keys: Iterable[str | None]) -> pd.DataFrame:
+def table(scores: RunScores, metric: str | None, keys: Iterable[str | None]) -> pd.DataFrame:
     """Trials with a number: `trial_id`, these keys, `value`. A key that no trial has is told as such."""
     scores.scored(metric)  # that there are no numbers at all is said first
     asked, known = [key for key in keys if key is not None], ["arm", "seed", *config_keys(scores.trials)]
@@ -51,12 +51,12 @@ def table(scores: Scores, metric: str | None, keys: Iterable[str | None]) -> pd.
     return scores.scored(metric, asked)
 
 
-def candidates(scores: Scores, metric: str | None) -> pd.DataFrame:
+def candidates(scores: RunScores, metric: str | None) -> pd.DataFrame:
     """Trials with a number and all keys that a figure may choose to divide them by."""
     return scores.scored(metric, ["arm", *scores.varying])
 
 
-def names_by_variety(scores: Scores, frame: pd.DataFrame) -> list[str]:
+def names_by_variety(scores: RunScores, frame: pd.DataFrame) -> list[str]:
     """Keys of names that differ between these trials, the most varied first."""
     found = [key for key in scores.names if swept(frame, key)]
     return sorted(found, key=lambda key: -frame[key].nunique(dropna=False))
@@ -68,7 +68,7 @@ def swept(frame: pd.DataFrame, key: str) -> bool:
     return varies(frame, key) and (key == name or not varies(frame, name) or crossed(frame, key, name))
 
 
-def swept_keys(scores: Scores, frame: pd.DataFrame) -> list[str]:
+def swept_keys(scores: RunScores, frame: pd.DataFrame) -> list[str]:
     """Those that tell these trials apart."""
     return [key for key in scores.varying if swept(frame, key)]
 
@@ -137,7 +137,7 @@ class Shown:
         return f"Of {self.total} values of {words(self.key)}, the {len(self.values)} with the most trials are shown."
 
 
-def shown(scores: Scores, key: str | None, column: pd.Series, most: int) -> Shown:
+def shown(scores: RunScores, key: str | None, column: pd.Series, most: int) -> Shown:
     """The most populated values of a column that `filled` has completed; one for all where there is no key."""
     if key is None:
         return Shown(None, [""], 1)
@@ -194,7 +194,7 @@ class Groups:
                 yield i, j, found.get((place, series), np.zeros(0))
 
 
-def grouped(scores: Scores, metric: str | None, x: str, by: str | None) -> Groups:
+def grouped(scores: RunScores, metric: str | None, x: str, by: str | None) -> Groups:
     by = None if by == x else by
     frame = table(scores, metric, [x, by])
     frame = frame.assign(place=filled(frame[x]), series="" if by is None else filled(frame[by]))
@@ -205,7 +205,7 @@ def grouped(scores: Scores, metric: str | None, x: str, by: str | None) -> Group
 
 
 def draw_groups(
-    figure: Figure, scores: Scores, metric: str | None, x: str, groups: Groups, draw_group: Callable[..., Any]
+    figure: Figure, scores: RunScores, metric: str | None, x: str, groups: Groups, draw_group: Callable[..., Any]
 ) -> None:
     """Each group where its name stands; `draw_group` draws one and says where."""
     widen(figure, groups)
@@ -294,7 +294,7 @@ def back(axes: Axes, lengths: Numbers) -> Numbers:
     return np.asarray(axes.xaxis.get_transform().inverted().transform(lengths), dtype=float)
 
 
-def score_axis(axes: Axes, scores: Scores, metric: str | None) -> None:
+def score_axis(axes: Axes, scores: RunScores, metric: str | None) -> None:
     axes.set_ylabel(f"{words(metric or scores.objective.metric)} ({scores.better(metric)})")
     tidy(axes)
 
@@ -322,11 +322,11 @@ def captioned(title: str, *sentences: str) -> Caption:
     return Caption(title, " ".join(filter(None, sentences)))
 
 
-def said(scores: Scores, metric: str | None) -> str:
+def said(scores: RunScores, metric: str | None) -> str:
     return words(metric or scores.objective.metric)
 
 
-def counted(scores: Scores, trials: pd.DataFrame) -> str:
+def counted(scores: RunScores, trials: pd.DataFrame) -> str:
     """How many trials are drawn, and at which step their score is taken."""
     total, drawn = len(scores.results.trials), len(trials)
     when = "at its last step" if scores.objective.at == "last" else "at its best step"
@@ -340,7 +340,7 @@ def few(sizes: Sequence[int]) -> str:
     return "Fewer than three trials are dots only." if any(0 < size < FEWEST for size in sizes) else ""
 
 
-def inside(scores: Scores, trials: pd.DataFrame, groups: Sequence[str]) -> str:
+def inside(scores: RunScores, trials: pd.DataFrame, groups: Sequence[str]) -> str:
     """What trials of one group differ in, for a reader must know what a spread is the spread of. `groups` are columns
     of `trials`."""
     configs = scores.trials.set_index("trial_id").loc[trials["trial_id"]].reset_index(drop=True)

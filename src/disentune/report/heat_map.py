@@ -15,14 +15,14 @@ from disentune.report.canvas import MISSING, SHADES, WIDTH, tilted, words
 from disentune.report.groups import swept_keys
 from disentune.report.kind import Caption, Kind
 from disentune.report.places import Places, matrix, places, refuse_absent, write
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.spec.figures import HeatMap
 
 WIDE_CELL, NARROW_CELL = 0.6, 0.36
 """Inches of a cell that hold its mean with spread and count, and its mean alone."""
 
 
-def choose(scores: Scores) -> list[HeatMap]:
+def choose(scores: RunScores) -> list[HeatMap]:
     """One, when two keys are crossed."""
     try:
         pair = _crossed(scores, scores.scored(None, scores.varying), ())
@@ -31,7 +31,7 @@ def choose(scores: Scores) -> list[HeatMap]:
     return [HeatMap(x=pair[0], y=pair[1])] if pair else []
 
 
-def draw(figure: Figure, scores: Scores, spec: HeatMap) -> Caption:
+def draw(figure: Figure, scores: RunScores, spec: HeatMap) -> Caption:
     x, y, frame = _asked(scores, spec)
     across, up = places(scores, x, frame[x]), places(scores, y, frame[y])
     table = _table(frame["value"], across, up)
@@ -50,7 +50,7 @@ def draw(figure: Figure, scores: Scores, spec: HeatMap) -> Caption:
 # ---- which keys
 
 
-def _asked(scores: Scores, spec: HeatMap) -> tuple[str, str, pd.DataFrame]:
+def _asked(scores: RunScores, spec: HeatMap) -> tuple[str, str, pd.DataFrame]:
     """The two keys and the trials with both; a key that is not named is chosen."""
     named = [key for key in (spec.x, spec.y) if key]
     refuse_absent(scores, named)
@@ -61,7 +61,7 @@ def _asked(scores: Scores, spec: HeatMap) -> tuple[str, str, pd.DataFrame]:
     return x, y, frame
 
 
-def _completed(scores: Scores, frame: pd.DataFrame, spec: HeatMap) -> tuple[str, str]:
+def _completed(scores: RunScores, frame: pd.DataFrame, spec: HeatMap) -> tuple[str, str]:
     if spec.x and spec.y:
         return spec.x, spec.y
     named = spec.x or spec.y
@@ -73,12 +73,12 @@ def _completed(scores: Scores, frame: pd.DataFrame, spec: HeatMap) -> tuple[str,
     return (second, first) if spec.y else (first, second)
 
 
-def _ranked(scores: Scores, frame: pd.DataFrame) -> list[str]:
+def _ranked(scores: RunScores, frame: pd.DataFrame) -> list[str]:
     """Numbers before names, those with most values first."""
     return sorted(swept_keys(scores, frame), key=lambda key: (not scores.is_number(key), -frame[key].nunique()))
 
 
-def _crossed(scores: Scores, frame: pd.DataFrame, named: tuple[str, ...]) -> tuple[str, str] | None:
+def _crossed(scores: RunScores, frame: pd.DataFrame, named: tuple[str, ...]) -> tuple[str, str] | None:
     """The first pair of which neither key tells the other: of those that vary together a map shows a diagonal only."""
     ranked = _ranked(scores, frame)
     pairs: Any = ((key, other) for key in named for other in ranked if other != key) if named else _pairs(ranked)

@@ -23,7 +23,7 @@ from disentune.report.canvas import FAINT, GREY, PALETTE, WIDTH, words
 from disentune.report.groups import swept_keys
 from disentune.report.kind import Caption, Kind
 from disentune.report.places import brief, in_words, places
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.spec.figures import Importance
 
 FEWEST = 8
@@ -51,7 +51,7 @@ class Design:
         return self.codes.max() + 1
 
 
-def choose(scores: Scores) -> list[Importance]:
+def choose(scores: RunScores) -> list[Importance]:
     try:
         _design(scores, scores.objective.metric)
     except NothingToDraw:
@@ -59,7 +59,7 @@ def choose(scores: Scores) -> list[Importance]:
     return [Importance()]
 
 
-def draw(figure: Figure, scores: Scores, spec: Importance) -> Caption:
+def draw(figure: Figure, scores: RunScores, spec: Importance) -> Caption:
     metric = spec.metric or scores.objective.metric
     design = _design(scores, metric)
     trials, trees = _affordable(design)
@@ -71,7 +71,7 @@ def draw(figure: Figure, scores: Scores, spec: Importance) -> Caption:
 # ---- trials as numbers
 
 
-def _design(scores: Scores, metric: str) -> Design:
+def _design(scores: RunScores, metric: str) -> Design:
     frame = scores.scored(metric, ["seed", *scores.varying])
     value = frame["value"].to_numpy()
     if len(frame) < FEWEST:

@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from disentune.report.scores import Scores
+from disentune.report.scores import RunScores
 
 
 @dataclass(frozen=True)
@@ -23,5 +23,5 @@ class Kind:
     an empty figure (and may resize it) from the rows alone, and raises NothingToDraw where a spec cannot be met."""
 
     name: str
-    choose: Callable[[Scores], list[Any]]
-    draw: Callable[[Figure, Scores, Any], Caption]
+    choose: Callable[[RunScores], list[Any]]
+    draw: Callable[[Figure, RunScores, Any], Caption]

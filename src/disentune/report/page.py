@@ -32,7 +32,7 @@ from disentune.report.canvas import words
 from disentune.report.kind import Kind
 from disentune.report.kinds import KINDS
 from disentune.report.places import in_words
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import (
     BROKEN,
     FIXED,
@@ -92,7 +92,7 @@ class Drawing:
     reason: str = ""
 
 
-def drawings(scores: Scores, say: Say = lambda *progress: None) -> list[Drawing]:
+def drawings(scores: RunScores, say: Say = lambda *progress: None) -> list[Drawing]:
     """The sweep's own figures in its order, else those that each kind chooses."""
     asked = scores.results.run.sweep().settings.figures
     specs = [(KINDS.get(spec.name), spec) for spec in asked] if asked is not None else list(_chosen(scores))
@@ -104,7 +104,7 @@ def drawings(scores: Scores, say: Say = lambda *progress: None) -> list[Drawing]
     return found
 
 
-def _chosen(scores: Scores) -> Iterator[tuple[Kind, Any]]:
+def _chosen(scores: RunScores) -> Iterator[tuple[Kind, Any]]:
     for kind in KINDS.values():
         try:
             yield from ((kind, spec) for spec in kind.choose(scores))
@@ -112,7 +112,7 @@ def _chosen(scores: Scores) -> Iterator[tuple[Kind, Any]]:
             yield kind, Drawing(kind.name, "", _named(kind.name), reason=_unexpected(error))
 
 
-def _drawing(number: int, kind: Kind | None, spec: Any, scores: Scores) -> Drawing:
+def _drawing(number: int, kind: Kind | None, spec: Any, scores: RunScores) -> Drawing:
     file, title = f"{number:02d}-{spec.name}", spec.title or _named(spec.name)
     try:
         if kind is None:
@@ -124,7 +124,7 @@ def _drawing(number: int, kind: Kind | None, spec: Any, scores: Scores) -> Drawi
         return Drawing(spec.name, file, title, reason=_unexpected(error))
 
 
-def _drawn(file: str, kind: Kind, spec: Any, scores: Scores) -> Drawing:
+def _drawn(file: str, kind: Kind, spec: Any, scores: RunScores) -> Drawing:
     with canvas.style(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a sign that the font lacks, a name too long to leave room
         figure = canvas.figure()
@@ -207,7 +207,7 @@ def _is_numeric(found: Iterable[Cell]) -> bool:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialLine:
     """A trial's own facts; its numbers are in the columns."""
 
     id: str
@@ -229,23 +229,23 @@ class Trial:
         return first if len(first) <= LONGEST_CAUSE else f"{first[: LONGEST_CAUSE - 1]}…"
 
 
-def trials_of(results: Results, where: str, live: bool) -> list[Trial]:
+def trials_of(results: Results, where: str, live: bool) -> list[TrialLine]:
     known = results.run.known_trials(STATUS)
     statuses = {id: folder.status() for id, folder in known.items()}
     return [_trial(record, statuses.get(record.trial_id, Status()), where, live) for record in results.records]
 
 
-def _trial(record: Record, status: Status, where: str, live: bool) -> Trial:
+def _trial(record: Record, status: Status, where: str, live: bool) -> TrialLine:
     # a trial that a dead driver left as running waits to be resumed
     state = "pending" if status.state == "running" and not live else status.state
     step = max(status.step, record.last()["step"])
     command = shlex.join(["disentune", "train", f"{where}/trials/{record.trial_id}"])
     repeatable = not any(row.get("overrides") for row in record.rows)
     steps = record.config.get("training", {}).get("steps")
-    return Trial(record.trial_id, state, step, steps, status.seconds, status.cause, command, repeatable)
+    return TrialLine(record.trial_id, state, step, steps, status.seconds, status.cause, command, repeatable)
 
 
-def trial_columns(scores: Scores, trials: Sequence[Trial]) -> list[Column]:
+def trial_columns(scores: RunScores, trials: Sequence[TrialLine]) -> list[Column]:
     """All but the id: what a trial is, how far it came, and its numbers with the objective first."""
     frame, objective = scores.results.trials, scores.objective
     scored = _scored(scores.results, objective)
@@ -268,7 +268,7 @@ def objective_column(objective: Objective) -> str:
     return objective.metric if objective.at == "last" else f"{objective.metric} (best step)"
 
 
-def best_first(scores: Scores) -> list[int]:
+def best_first(scores: RunScores) -> list[int]:
     """Places of the trials, as `results` ranks them; those without a number last, failed and diverged ones behind."""
     results, objective = scores.results, scores.objective
     sign = -1 if objective.mode == "max" else 1
@@ -299,7 +299,7 @@ def _number_keys(frame: pd.DataFrame, objective: str) -> tuple[list[str], list[s
 # ---- facts
 
 
-def state_of_run(results: Results, trials: Sequence[Trial], live: bool) -> dict[str, Any]:
+def state_of_run(results: Results, trials: Sequence[TrialLine], live: bool) -> dict[str, Any]:
     """`finished` only when every trial that the sweep asks for has ended."""
     counts = Counter(trial.state for trial in trials)
     counts["not begun"] = max(0, _asked_for(results.run) - len(trials))
@@ -322,7 +322,7 @@ def _asked_for(run: Run) -> int:
         return 0
 
 
-def best_trial(scores: Scores, trials: Sequence[Trial]) -> dict[str, Any] | None:
+def best_trial(scores: RunScores, trials: Sequence[TrialLine]) -> dict[str, Any] | None:
     """The first in the ranking, of those that did not fail or diverge; None while no trial has a number."""
     try:
         frame = scores.scored(None, ["arm", "seed", *scores.varying]).set_index("trial_id", drop=False)
@@ -382,7 +382,7 @@ def notes_of(results: Results) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Report:
+class WrittenPage:
     run: Run
     drawings: list[Drawing]
 
@@ -394,10 +394,10 @@ class Report:
         return self.run.figures_folder / f"{drawing.file}.{ending}"
 
 
-def write(results: Results, where: str, now: datetime, say: Say = lambda *progress: None) -> Report:
+def write(results: Results, where: str, now: datetime, say: Say = lambda *progress: None) -> WrittenPage:
     """Draws everything and writes it below the run; `where` is the run's folder as the user would type it."""
-    scores = Scores(results, objective_or_default(results))
-    report = Report(results.run, drawings(scores, say))
+    scores = RunScores(results, objective_or_default(results))
+    report = WrittenPage(results.run, drawings(scores, say))
     text = html(scores, report.drawings, where, now)
     results.run.figures_folder.mkdir(parents=True, exist_ok=True)
     for drawing in report.drawings:
@@ -409,7 +409,7 @@ def write(results: Results, where: str, now: datetime, say: Say = lambda *progre
     return report
 
 
-def _remove_others(report: Report) -> None:
+def _remove_others(report: WrittenPage) -> None:
     """Figures of an earlier report that the new page does not show."""
     kept = {report.figure(one, ending) for one in report.drawings if not one.reason for ending in ("png", "svg")}
     for path in report.run.figures_folder.iterdir():
@@ -417,7 +417,7 @@ def _remove_others(report: Report) -> None:
             path.unlink(missing_ok=True)
 
 
-def html(scores: Scores, drawn: Sequence[Drawing], where: str, now: datetime) -> str:
+def html(scores: RunScores, drawn: Sequence[Drawing], where: str, now: datetime) -> str:
     results = scores.results
     live = results.run.is_running()
     trials = trials_of(results, where, live)
@@ -449,7 +449,7 @@ def html(scores: Scores, drawn: Sequence[Drawing], where: str, now: datetime) ->
     return found
 
 
-def _objective(scores: Scores) -> dict[str, str]:
+def _objective(scores: RunScores) -> dict[str, str]:
     at = "at the last step" if scores.objective.at == "last" else "at its best step"
     order = "descending" if scores.objective.mode == "max" else "ascending"
     return {"title": words(scores.objective.metric), "better": scores.better(None), "at": at, "order": order,

@@ -21,7 +21,7 @@ from disentune.report.canvas import FAINT, INK, LOG_SPAN, MISSING, SHADES, WIDTH
 from disentune.report.groups import swept_keys
 from disentune.report.kind import Caption, Kind
 from disentune.report.places import brief, in_words, range_of, refuse_absent
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.spec.figures import Parallel
 
 MOST_AXES = 8
@@ -50,7 +50,7 @@ class _Axis:
     ticks: dict[float, str]
 
 
-def choose(scores: Scores) -> list[Parallel]:
+def choose(scores: RunScores) -> list[Parallel]:
     try:
         frame = scores.scored(None, scores.varying)
     except NothingToDraw:
@@ -58,7 +58,7 @@ def choose(scores: Scores) -> list[Parallel]:
     return [Parallel()] if len(frame) >= FEWEST_TRIALS and len(swept_keys(scores, frame)) >= 2 else []
 
 
-def draw(figure: Figure, scores: Scores, spec: Parallel) -> Caption:
+def draw(figure: Figure, scores: RunScores, spec: Parallel) -> Caption:
     metric = spec.metric or scores.objective.metric
     refuse_absent(scores, spec.keys or [])
     frame = scores.scored(metric, [*scores.varying, *(spec.keys or [])])
@@ -79,7 +79,7 @@ def _best_last(frame: pd.DataFrame, better: str) -> pd.DataFrame:
     return frame.sort_values("value", ascending=better.startswith("higher"), kind="stable", ignore_index=True)
 
 
-def _keys(scores: Scores, frame: pd.DataFrame, spec: Parallel) -> tuple[list[str], list[str]]:
+def _keys(scores: RunScores, frame: pd.DataFrame, spec: Parallel) -> tuple[list[str], list[str]]:
     """Those named; else the keys that the sweep varies, of too many the most varied. And those left out."""
     if spec.keys:
         return list(dict.fromkeys(spec.keys)), []
@@ -93,7 +93,7 @@ def _keys(scores: Scores, frame: pd.DataFrame, spec: Parallel) -> tuple[list[str
 # ---- places on an axis
 
 
-def _axis(scores: Scores, key: str, title: str, column: pd.Series) -> _Axis:
+def _axis(scores: RunScores, key: str, title: str, column: pd.Series) -> _Axis:
     present = column.dropna()
     if scores.is_number(key) and len(present):
         heights, ticks, width = *_number_heights(present.astype(float)), NUMBER_BAND
@@ -137,7 +137,7 @@ def _apart(ticks: dict[float, str]) -> dict[float, str]:
     return kept
 
 
-def _name_heights(scores: Scores, key: str, names: pd.Series) -> tuple[pd.Series, dict[float, str]]:
+def _name_heights(scores: RunScores, key: str, names: pd.Series) -> tuple[pd.Series, dict[float, str]]:
     """Evenly spaced, the first on top; rare names share a place."""
     counts = names.value_counts()
     common = sorted(counts.index, key=lambda name: (-counts[name], str(name)))[:MOST_NAMES]

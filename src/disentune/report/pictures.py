@@ -13,7 +13,7 @@ from disentune.errors import DataError, first_line
 from disentune.learn.pictures import COLUMNS, GAP, Pictures, from_bytes, latent_labels, mosaic
 from disentune.report.canvas import GREY, INK, SHADES, words
 from disentune.report.kind import Caption, Kind
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.runs.trial_folder import TrialFolder
 from disentune.spec import figures
 
@@ -44,16 +44,16 @@ class _Shown:
     pictures: Pictures
 
 
-def choose(scores: Scores) -> list[figures.Pictures]:
+def choose(scores: RunScores) -> list[figures.PicturesFigure]:
     try:
-        trials = _trials(scores, figures.Pictures())
+        trials = _trials(scores, figures.PicturesFigure())
     except NothingToDraw:
         return []
     drawn = any(scores.results.run.trial(trial["trial_id"]).picture_steps() for _, trial in trials)
-    return [figures.Pictures()] if drawn else []
+    return [figures.PicturesFigure()] if drawn else []
 
 
-def draw(figure: Figure, scores: Scores, spec: figures.Pictures) -> Caption:
+def draw(figure: Figure, scores: RunScores, spec: figures.PicturesFigure) -> Caption:
     shown, missing = [], []
     for role, trial in _trials(scores, spec):
         try:
@@ -66,7 +66,7 @@ def draw(figure: Figure, scores: Scores, spec: figures.Pictures) -> Caption:
     return _caption(shown, missing)
 
 
-def _trials(scores: Scores, spec: figures.Pictures) -> list[tuple[str, pd.Series]]:
+def _trials(scores: RunScores, spec: figures.PicturesFigure) -> list[tuple[str, pd.Series]]:
     """Those that the spec asks for, each with its role; a single one is not also the worst."""
     keys = ["status", "arm", "seed", *scores.varying]
     frame = scores.scored(spec.metric, keys)
@@ -81,7 +81,7 @@ def _trials(scores: Scores, spec: figures.Pictures) -> list[tuple[str, pd.Series
     return [(role, trial) for role, trial in ends.items() if spec.trial in (role, "both")]
 
 
-def _shown(scores: Scores, metric: str | None, role: str, trial: pd.Series) -> _Shown:
+def _shown(scores: RunScores, metric: str | None, role: str, trial: pd.Series) -> _Shown:
     """NothingToDraw when it has no pictures, or damaged ones."""
     folder = scores.results.run.trial(trial["trial_id"])
     step = _step(scores, metric or scores.objective.metric, trial, folder)
@@ -94,7 +94,7 @@ def _shown(scores: Scores, metric: str | None, role: str, trial: pd.Series) -> _
         raise NothingToDraw(f"pictures of trial {folder.id} at step {step} cannot be read: {error}") from None
 
 
-def _step(scores: Scores, metric: str, trial: pd.Series, folder: TrialFolder) -> int | None:
+def _step(scores: RunScores, metric: str, trial: pd.Series, folder: TrialFolder) -> int | None:
     """The newest pictures up to the row that has the score; else the first ones."""
     steps = folder.picture_steps()
     rows = next(record.rows for record in scores.results.records if record.trial_id == folder.id)
@@ -117,11 +117,11 @@ def _reason(folder: TrialFolder) -> str:
 # ---- words
 
 
-def _score(scores: Scores, metric: str | None, trial: pd.Series) -> str:
+def _score(scores: RunScores, metric: str | None, trial: pd.Series) -> str:
     return f"{words(metric or scores.objective.metric)} {trial['value']:.3g} ({scores.better(metric)})"
 
 
-def _values(scores: Scores, trial: pd.Series, step: int) -> str:
+def _values(scores: RunScores, trial: pd.Series, step: int) -> str:
     keys = [*(["arm"] if scores.trials["arm"].nunique() > 1 else []), *scores.varying, "seed"]
     values = [f"{words(key)} {_text(trial[key])}" for key in keys if pd.notna(trial[key])]
     return " · ".join([trial["trial_id"], *values, f"step {step:,}"])

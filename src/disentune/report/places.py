@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from disentune.errors import did_you_mean
 from disentune.report.canvas import FAINT, MISSING, words
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import config_keys, titles
 
 MOST_VALUES = 16
@@ -26,7 +26,7 @@ LONGEST = 24
 # ---- which keys
 
 
-def refuse_absent(scores: Scores, keys: Sequence[str]) -> None:
+def refuse_absent(scores: RunScores, keys: Sequence[str]) -> None:
     """A key may be absent although the sweep has it: `only` may have kept the trials of another plug-in."""
     known = ["arm", "seed", *config_keys(scores.trials)]
     for key in keys:
@@ -47,7 +47,7 @@ class Places:
     note: str = ""
 
 
-def places(scores: Scores, key: str, column: pd.Series) -> Places:
+def places(scores: RunScores, key: str, column: pd.Series) -> Places:
     """Every value a place while there are few, missing ones last."""
     present = column.dropna()
     if present.nunique() <= MOST_VALUES:
@@ -55,7 +55,7 @@ def places(scores: Scores, key: str, column: pd.Series) -> Places:
     return _ranges(key, column) if scores.is_number(key) else _most_frequent(scores, key, column)
 
 
-def _each(scores: Scores, key: str, column: pd.Series, values: list[Any], note: str = "") -> Places:
+def _each(scores: RunScores, key: str, column: pd.Series, values: list[Any], note: str = "") -> Places:
     ordered = scores.order(key, values)
     found = {value: place for place, value in enumerate(ordered)}
     labels = [brief(value) for value in ordered]
@@ -65,7 +65,7 @@ def _each(scores: Scores, key: str, column: pd.Series, values: list[Any], note: 
     return Places(key, labels, np.array(codes, dtype=int), note)
 
 
-def _most_frequent(scores: Scores, key: str, column: pd.Series) -> Places:
+def _most_frequent(scores: RunScores, key: str, column: pd.Series) -> Places:
     counts = column.value_counts()
     kept = sorted(counts.index, key=lambda value: (-counts[value], str(value)))[:MOST_VALUES]
     note = f"Of the {len(counts)} values of {words(key)} the {MOST_VALUES} with most trials are shown."

@@ -19,7 +19,7 @@ class NothingToDraw(Exception):
 
 
 @dataclass(frozen=True)
-class Scores:
+class RunScores:
     """A run as figures see it. `objective` is the number that figures show unless they name another."""
 
     results: Results
@@ -82,7 +82,7 @@ class Scores:
         written = [arm for arm in self.results.run.sweep().arms if arm in found] if key == "arm" else []
         return written + sorted(found - set(written), key=lambda value: (isinstance(value, str), value))
 
-    def only(self, expression: str | None) -> "Scores":
+    def only(self, expression: str | None) -> "RunScores":
         """The trials for which an expression holds, as for --only."""
         if expression is None:
             return self

@@ -33,7 +33,7 @@ from disentune.report.groups import (
     varies,
 )
 from disentune.report.kind import Caption, Kind
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.spec.figures import Strength
 
 STRENGTHS: dict[str, tuple[str, ...]] = {
@@ -67,11 +67,11 @@ ASIDE = 0.012
 """Of the axis, between series at one strength: no bar hides another."""
 
 
-def choose(scores: Scores) -> list[Strength]:
+def choose(scores: RunScores) -> list[Strength]:
     return [Strength()] if strength_keys(scores, None) else []
 
 
-def draw(figure: Figure, scores: Scores, spec: Strength) -> Caption:
+def draw(figure: Figure, scores: RunScores, spec: Strength) -> Caption:
     trials = _placed(scores, spec)
     by = _by(spec, trials)
     trials = trials.assign(series="" if by is None else filled(trials[by]))
@@ -85,7 +85,7 @@ def draw(figure: Figure, scores: Scores, spec: Strength) -> Caption:
 # ---- which strength
 
 
-def strength_keys(scores: Scores, metric: str | None) -> dict[str, str]:
+def strength_keys(scores: RunScores, metric: str | None) -> dict[str, str]:
     """For each framework whose trials differ in a strength, its key; nothing where no trial has a number."""
     own = [key for key in scores.trials if key.startswith("framework.")]
     try:
@@ -103,7 +103,7 @@ def _strength_key(framework: str, trials: pd.DataFrame) -> str | None:
     return next((key for key in keys if key in trials and numbers_of(trials[key]).nunique() > 1), None)
 
 
-def _placed(scores: Scores, spec: Strength) -> pd.DataFrame:
+def _placed(scores: RunScores, spec: Strength) -> pd.DataFrame:
     """Trials with their `key` and its value, `strength`."""
     keys = {} if spec.x else strength_keys(scores, spec.metric)
     frame = table(scores, spec.metric, ["framework.name", "arm", spec.x, spec.by, *keys.values()])
@@ -150,7 +150,7 @@ def _panels(figure: Figure, trials: pd.DataFrame) -> Iterator[Panel]:
         yield Panel(axes, key, trials[trials["key"] == key], (width - MARGIN) / columns)
 
 
-def _draw_panel(panel: Panel, series: Shown, scores: Scores, spec: Strength) -> pd.DataFrame:
+def _draw_panel(panel: Panel, series: Shown, scores: RunScores, spec: Strength) -> pd.DataFrame:
     """Draws the trials and gives the means, which are also drawn."""
     axes = panel.axes
     number_axis(axes, panel.trials["strength"], panel.inches)
@@ -197,7 +197,7 @@ def _name(key: str) -> str:
     return f"{words(key.removesuffix(ENDS))} at the end of its schedule" if key.endswith(ENDS) else words(key)
 
 
-def _caption(scores: Scores, spec: Strength, trials: pd.DataFrame, series: Shown, points: pd.DataFrame) -> Caption:
+def _caption(scores: RunScores, spec: Strength, trials: pd.DataFrame, series: Shown, points: pd.DataFrame) -> Caption:
     keys = list(dict.fromkeys(trials["key"]))
     strength = _name(keys[0]) if len(keys) == 1 else "strength of regularisation"
     title = f"{said(scores, spec.metric)} against {strength}" + (f", by {words(series.key)}" if series.key else "")
@@ -219,7 +219,7 @@ def _weaker(keys: list[str]) -> str:
     return f"A larger {' or '.join(found)} regularises less." if found else ""
 
 
-def _unswept(scores: Scores, spec: Strength) -> str:
+def _unswept(scores: RunScores, spec: Strength) -> str:
     """Frameworks of which the sweep varies no strength."""
     if spec.x:
         return ""

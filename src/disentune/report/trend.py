@@ -35,7 +35,7 @@ from disentune.report.groups import (
     varies,
 )
 from disentune.report.kind import Caption, Kind
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.report.strength import strength_keys
 from disentune.spec.figures import Trend
 
@@ -48,7 +48,7 @@ FINEST = 400
 """Places at which a line is computed."""
 
 
-def choose(scores: Scores) -> list[Trend]:
+def choose(scores: RunScores) -> list[Trend]:
     """For the number with the most values that is no framework's strength. Two values that only differ between arms
     are told by the arms."""
     try:
@@ -59,7 +59,7 @@ def choose(scores: Scores) -> list[Trend]:
     return [Trend(x=found[0], by=_by(Trend(), frame, found[0]))] if found else []
 
 
-def draw(figure: Figure, scores: Scores, spec: Trend) -> Caption:
+def draw(figure: Figure, scores: RunScores, spec: Trend) -> Caption:
     frame = candidates(scores, spec.metric)
     x = spec.x or _default(scores, spec, frame)
     trials = table(scores, spec.metric, [x, spec.by, *frame.columns.drop(["trial_id", "value"])])
@@ -83,14 +83,14 @@ def draw(figure: Figure, scores: Scores, spec: Trend) -> Caption:
 # ---- keys
 
 
-def _numbers(scores: Scores, frame: pd.DataFrame) -> list[str]:
+def _numbers(scores: RunScores, frame: pd.DataFrame) -> list[str]:
     """Swept numbers that are no framework's strength, those with the most values first."""
     strengths = set(strength_keys(scores, None).values())
     found = [key for key in scores.numbers if key not in strengths and swept(frame, key)]
     return sorted(found, key=lambda key: (-frame[key].nunique(), key != CLASSIC))
 
 
-def _default(scores: Scores, spec: Trend, frame: pd.DataFrame) -> str:
+def _default(scores: RunScores, spec: Trend, frame: pd.DataFrame) -> str:
     found = first_of([*_numbers(scores, frame), *scores.numbers], lambda key: key != spec.by and varies(frame, key))
     if found is None:
         raise NothingToDraw("no number differs between the trials, so there is no trend to show")
@@ -213,7 +213,7 @@ def _draw_line(axes: Axes, line: Line, y: Numbers, colour: str) -> None:
 
 
 def _caption(
-    scores: Scores, spec: Trend, trials: pd.DataFrame, x: str, series: Shown, smooth: bool, log: bool
+    scores: RunScores, spec: Trend, trials: pd.DataFrame, x: str, series: Shown, smooth: bool, log: bool
 ) -> Caption:
     title = f"{said(scores, spec.metric)} against {words(x)}" + (f", by {words(series.key)}" if series.key else "")
     aside = "Dots of one place stand beside each other." if trials.duplicated(["x", "series"]).any() else ""

@@ -26,7 +26,7 @@ from disentune.report.groups import (
     varies,
 )
 from disentune.report.kind import Caption, Kind
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.spec.figures import Violins
 
 HEIGHTS = 100
@@ -35,7 +35,7 @@ CLOSE = 1e-9
 """Relative to the largest: values that differ by less have no shape that a double can tell."""
 
 
-def choose(scores: Scores) -> list[Violins]:
+def choose(scores: RunScores) -> list[Violins]:
     """Where names divide the trials into groups that have a shape."""
     try:
         frame = candidates(scores, None)
@@ -46,7 +46,7 @@ def choose(scores: Scores) -> list[Violins]:
     return [Violins(x=x, split=split)] if varies(frame, x) and largest >= FEWEST else []
 
 
-def draw(figure: Figure, scores: Scores, spec: Violins) -> Caption:
+def draw(figure: Figure, scores: RunScores, spec: Violins) -> Caption:
     x, split = _keys(scores, spec, candidates(scores, spec.metric))
     groups = grouped(scores, spec.metric, x, split)
     draw_groups(figure, scores, spec.metric, x, groups, _draw_group)
@@ -56,7 +56,7 @@ def draw(figure: Figure, scores: Scores, spec: Violins) -> Caption:
 # ---- keys
 
 
-def _keys(scores: Scores, spec: Violins, frame: pd.DataFrame) -> tuple[str, str | None]:
+def _keys(scores: RunScores, spec: Violins, frame: pd.DataFrame) -> tuple[str, str | None]:
     names = names_by_variety(scores, frame)
     places = ["dataset.name", "arm", *names]
     x = spec.x or first_of(places, lambda key: varies(frame, key) and key != spec.split) or "arm"
@@ -144,7 +144,7 @@ def density(numbers: Numbers) -> tuple[Numbers, Numbers] | None:
 # ---- words
 
 
-def _caption(scores: Scores, spec: Violins, groups: Groups) -> Caption:
+def _caption(scores: RunScores, spec: Violins, groups: Groups) -> Caption:
     x, split = words(groups.places.key or ""), groups.series.key
     title = f"{said(scores, spec.metric)} by {x}" + (f" and {words(split)}" if split else "")
     shape = (

@@ -86,7 +86,7 @@ def comparable_codes(model: Rebuilt, images: int = UDR_IMAGES) -> Encoded:
     return encoded
 
 
-def metrics_of(model: Rebuilt, metrics: Iterable[Asked]) -> evaluation.Scores:
+def metrics_of(model: Rebuilt, metrics: Iterable[Asked]) -> evaluation.EvaluationScores:
     """Metrics of a rebuilt trial on its own table and seed, as an evaluation at this step would give them."""
     entries = [{"name": one.name, "size": one.size, **one.given} for one in metrics]
     tree = model.config.tree()

@@ -83,7 +83,7 @@ class Trouble:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Snapshot:
     """A run at one moment. Without a driver `speed`, `ended_an_hour` and `left_s` are unknown."""
 
     time: float
@@ -399,7 +399,7 @@ class Watcher:
         self.readers: dict[str, _Reader] = {}
         self.live = False
 
-    def look(self) -> Picture:
+    def look(self) -> Snapshot:
         with suppress(OSError):  # a storage that does not answer says nothing of the driver
             self.live = self.run.is_running()  # before the trials, so that the last words of a driver are read
         seen = _quietly(Run.seen, self.run)
@@ -411,7 +411,7 @@ class Watcher:
         if self.live and (began := _quietly(Run.began, self.run)):
             session_s = max(0.0, now - began)
         speed, left_s = _pace(ask, trials) if self.live else (None, None)
-        return Picture(
+        return Snapshot(
             time=now,
             gone=seen is not None and _quietly(Run.exists, seen) is False,
             live=self.live,
@@ -475,7 +475,7 @@ def _quietly(ask: Callable[[Any], T], path: Any) -> T | None:
         return None
 
 
-def looks(run: Run, every_s: float) -> Iterator[Picture]:
+def looks(run: Run, every_s: float) -> Iterator[Snapshot]:
     """The run again and again; the last picture is the one that finds no driver."""
     watcher = Watcher(run)
     while True:
@@ -531,7 +531,7 @@ def _steps_of_the_unbegun(ask: Asked, trials: Sequence[Seen]) -> float:
 # ---- what other programs read
 
 
-def as_json(picture: Picture, where: str) -> dict[str, Any]:
+def as_json(picture: Snapshot, where: str) -> dict[str, Any]:
     """One plain object; a number that JSON cannot write is null."""
     best = picture.best
     return {

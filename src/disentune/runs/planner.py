@@ -16,7 +16,7 @@ from disentune.errors import ConfigError, Unavailable, first_line
 from disentune.files.storage import Place
 from disentune.runs.choice import EVERY_TRIAL, Choice
 from disentune.runs.ledger import Run
-from disentune.runs.segment import WORDS, Report, Segment
+from disentune.runs.segment import WORDS, Segment, StepReport
 from disentune.runs.suggest import Suggestions, arms_of, journal, meanings
 from disentune.runs.trial_folder import CONFIG, ROWS, STATUS, Status, TrialFolder, is_final
 from disentune.runs.verdicts import History, Member, Replicates, milestones, moves, verdict
@@ -34,14 +34,14 @@ STORAGE_FAULTS, STORAGE_S = 5, 300.0
 
 
 @dataclass
-class Trial:
+class PlannedTrial:
     """A point of the sweep with one of its seeds, and what is known of it; `order` is the point's place in its arm."""
 
     order: int
     point: Point
     folder: TrialFolder
     status: Status
-    siblings: "list[Trial]"
+    siblings: "list[PlannedTrial]"
     """The trials of the same point, itself included."""
     history: History = field(default_factory=History)
     milestones: Sequence[int] = ()
@@ -99,12 +99,12 @@ class Planner:
         """For the user, on what is done again."""
         self._storage_faults, self._storage_since = 0, math.inf
         self._known = run.known_trials(CONFIG, STATUS, ROWS)
-        self.trials: dict[str, Trial] = {}
+        self.trials: dict[str, PlannedTrial] = {}
         self.arms: dict[str, list[Replicates]] = {}
-        self._replicates: dict[tuple[str, str], list[Trial]] = {}
-        self.open: list[Trial] = []
+        self._replicates: dict[tuple[str, str], list[PlannedTrial]] = {}
+        self.open: list[PlannedTrial] = []
         self.studies: dict[str, Suggestions] = {}
-        self._points: dict[str, list[list[Trial]]] = {}
+        self._points: dict[str, list[list[PlannedTrial]]] = {}
         self._start(open_journal)
 
     # what there is
@@ -141,7 +141,7 @@ class Planner:
                 self._admit(point)
             self._apply_generations()
 
-    def _admit(self, point: Point) -> Trial:
+    def _admit(self, point: Point) -> PlannedTrial:
         """Takes a point in; its folder is made only when it first runs."""
         known = self.trials.get(point.config.id)
         if known is not None:
@@ -152,7 +152,7 @@ class Planner:
         siblings = self._siblings(point)
         arm = self.arms.setdefault(point.arms[0], [])
         order = siblings[0].order if siblings else len(arm)
-        trial = Trial(order, point, folder, status, siblings, changed=any(row.get("overrides") for row in rows))
+        trial = PlannedTrial(order, point, folder, status, siblings, changed=any(row.get("overrides") for row in rows))
         if not siblings:
             arm.append(Replicates())
         arm[order].seeds.append(trial.history)
@@ -169,7 +169,7 @@ class Planner:
             self.open.append(trial)
         return trial
 
-    def _is_chosen(self, trial: Trial) -> bool:
+    def _is_chosen(self, trial: PlannedTrial) -> bool:
         if self.choice.most is None:
             return self.choice.has(trial.id)
         if trial.status.final or self._taken >= self.choice.most:
@@ -177,7 +177,7 @@ class Planner:
         self._taken += 1
         return True
 
-    def _admit_suggestion(self, arm: str, values: dict[str, Any]) -> list[Trial]:
+    def _admit_suggestion(self, arm: str, values: dict[str, Any]) -> list[PlannedTrial]:
         """The trials of one suggestion; none when its values do not go together, which counts as a failed point."""
         flat = fixed(self.sweep, arm) | values
         try:
@@ -186,19 +186,19 @@ class Planner:
             return []
         return [self._admit(Point(config.with_seed(seed), (arm,))) for seed in self.sweep.seeds]
 
-    def _siblings(self, point: Point) -> list[Trial]:
+    def _siblings(self, point: Point) -> list[PlannedTrial]:
         """The trials of a point so far; one for each seed where they are judged together."""
         together = isinstance(self.settings.scheduler, Asha | Median)
         config = point.config.with_seed(0) if together else point.config
         return self._replicates.setdefault((point.arms[0], config.id), [])
 
-    def _is_final(self, trial: Trial) -> bool:
+    def _is_final(self, trial: PlannedTrial) -> bool:
         return is_final(trial.status, trial.config.training.steps, self.settings)
 
-    def _last_step(self, trial: Trial) -> int:
+    def _last_step(self, trial: PlannedTrial) -> int:
         return min(trial.config.training.steps, self.settings.stop.steps or trial.config.training.steps)
 
-    def _note(self, trial: Trial, row: dict[str, Any]) -> None:
+    def _note(self, trial: PlannedTrial, row: dict[str, Any]) -> None:
         objective = self.settings.objective
         if objective is not None and objective.metric in row["metrics"]:
             trial.history.add(row["step"], row["metrics"][objective.metric], objective.mode)
@@ -239,7 +239,7 @@ class Planner:
         """Whether some trial has run before."""
         return any(trial.status.attempts for trial in self.trials.values())
 
-    def _allowed(self, trial: Trial) -> int | None:
+    def _allowed(self, trial: PlannedTrial) -> int | None:
         """The step this trial may train to, by its scheduler; None while it waits or once it is stopped."""
         last, at = self._last_step(trial), trial.status.step
         if at in trial.milestones and at < last and at in trial.history.values:
@@ -251,7 +251,7 @@ class Planner:
         ahead = bisect(trial.milestones, at)
         return min(trial.milestones[ahead], last) if ahead < len(trial.milestones) else last
 
-    def _decide(self, trial: Trial, step: int) -> str:
+    def _decide(self, trial: PlannedTrial, step: int) -> str:
         """Points are judged within their arm: arms are compared by the reader, not cut against each other. What was
         decided for one seed holds for all, also for a seed that the sweep was given later."""
         scheduler = self.settings.scheduler
@@ -265,7 +265,7 @@ class Planner:
         assert isinstance(scheduler, Pbt)
         return self._generation(trial, step)
 
-    def _segment(self, trial: Trial, until: int) -> Segment:
+    def _segment(self, trial: PlannedTrial, until: int) -> Segment:
         if isinstance(self.run.path, Path) and not self.run.path.is_dir():  # it is not brought back
             raise OSError(errno.ENODEV, "it was deleted, or its storage is not mounted", str(self.run.path))
         trial.folder.create(trial.config, trial.point.arms)
@@ -289,7 +289,7 @@ class Planner:
 
     # what happened
 
-    def report(self, trial_id: str, report: Report) -> None:
+    def report(self, trial_id: str, report: StepReport) -> None:
         """A worker's report, in the order in which it came."""
         trial = self.trials[trial_id]
         if report.row is not None:
@@ -349,13 +349,13 @@ class Planner:
             return status.node_id if status.attempts == trial.attempt else ""
         return ""
 
-    def _catch_up(self, trial: Trial) -> None:
+    def _catch_up(self, trial: PlannedTrial) -> None:
         """With what its worker has written."""
         trial.status, rows, _ = trial.folder.sound()
         for row in rows:
             self._note(trial, row)
 
-    def _count(self, trial: Trial, cause: Cause | None) -> None:
+    def _count(self, trial: PlannedTrial, cause: Cause | None) -> None:
         """Also gives the trial back, so that a worker which only seems to be gone finds that it was given up."""
         if cause == "lost":
             trial.lost_on.append(trial.status.node_id if trial.status.attempts == trial.attempt else "")
@@ -368,7 +368,7 @@ class Planner:
         with suppress(ConfigError, OSError):
             trial.status = trial.folder.update_status(state="pending", faults=faults)
 
-    def _count_storage(self, trial: Trial) -> None:
+    def _count_storage(self, trial: PlannedTrial) -> None:
         now = self.clock()
         trial.rests_until = now + min(FIRST_REST_S * 2**trial.storage_faults, LONGEST_REST_S)
         trial.storage_faults += 1
@@ -380,12 +380,12 @@ class Planner:
                 "there, has room and can be written on every node, then resume"
             )
 
-    def _allowed_again(self, trial: Trial, cause: Cause) -> bool:
+    def _allowed_again(self, trial: PlannedTrial, cause: Cause) -> bool:
         if cause == "lost":  # not where the node turned out to be gone by now
             return self.settings.retries.allow("lost", sum(not self._is_dead(node) for node in trial.lost_on))
         return self.settings.retries.allow(cause, trial.status.faults.get(cause, 0))
 
-    def _is_over(self, trial: Trial) -> bool:
+    def _is_over(self, trial: PlannedTrial) -> bool:
         """Whether a trial that was in doubt has failed, now that the cluster knows of its last node."""
         problem, trial.doubt = trial.doubt, ""
         if not problem or self._allowed_again(trial, "lost"):
@@ -393,11 +393,11 @@ class Planner:
         self._close(trial, "failed", problem)
         return True
 
-    def _close(self, trial: Trial, state: Any, cause: str) -> None:
+    def _close(self, trial: PlannedTrial, state: Any, cause: str) -> None:
         trial.status = trial.folder.update_status(state=state, cause=cause)
         self._end(trial)
 
-    def _end(self, trial: Trial) -> None:
+    def _end(self, trial: PlannedTrial) -> None:
         trial.history.ended = True
         self.open = [other for other in self.open if other is not trial]
         self._grow()
@@ -417,7 +417,7 @@ class Planner:
                 else:
                     self._points[arm].append(self._admit_suggestion(arm, study.ask()))
 
-    def _told(self, study: Suggestions, trials: list[Trial]) -> bool:
+    def _told(self, study: Suggestions, trials: list[PlannedTrial]) -> bool:
         """Tells one point's mean over its seeds, if all of them have ended: of their values at the end of training, or
         at the step at which the scheduler stopped the point. A point of which a seed failed or diverged has failed."""
         if not all(trial.history.ended for trial in trials):
@@ -429,7 +429,7 @@ class Planner:
         study.tell(sum(values) / len(values) if sound and complete else None, step or 0, step is not None)
         return True
 
-    def _value(self, trial: Trial, step: int | None) -> float | None:
+    def _value(self, trial: PlannedTrial, step: int | None) -> float | None:
         """A trial's result at a step, or at the end of its training; None where it has none."""
         objective, values = self.settings.objective, trial.history.values
         assert objective is not None
@@ -440,7 +440,7 @@ class Planner:
         oriented = values[last] if objective.at == "last" else max(values[at] for at in values if at <= last)
         return oriented if objective.mode == "max" else -oriented
 
-    def _end_value(self, trial: Trial) -> dict[int, float]:
+    def _end_value(self, trial: PlannedTrial) -> dict[int, float]:
         """The objective where the trial ended, if that was between two evaluations. It is in no history: a trial that
         later continues is judged by what a trial that was never stopped has."""
         end, found, objective = trial.folder.end(), History(), self.settings.objective
@@ -452,8 +452,8 @@ class Planner:
 
     # population based training
 
-    def _populations(self) -> Iterator[tuple[str, list[Trial]]]:
-        groups: dict[str, list[Trial]] = {}
+    def _populations(self) -> Iterator[tuple[str, list[PlannedTrial]]]:
+        groups: dict[str, list[PlannedTrial]] = {}
         for trial in self.trials.values():
             groups.setdefault(_population(trial), []).append(trial)
         yield from groups.items()
@@ -487,7 +487,7 @@ class Planner:
             self.run.set_generations([made for made in self.run.generations() if made["population"] not in lost])
         return bool(lost)
 
-    def _why_lost(self, trial: Trial) -> str:
+    def _why_lost(self, trial: PlannedTrial) -> str:
         """Empty when a trial has ended, or can go on by itself or from the checkpoint that it took over."""
         if trial.changed and not trial.inherited:
             return f"trial {trial.id} has taken over another, but population.json does not say so"
@@ -503,7 +503,7 @@ class Planner:
             return ""
         return f"{taken}, and neither has a sound checkpoint since then"
 
-    def _generation(self, trial: Trial, step: int) -> str:
+    def _generation(self, trial: PlannedTrial, step: int) -> str:
         """Moves a population on once all its members have reached a milestone.
 
         The copies come first and the record last: a driver that dies between them makes the same moves again.
@@ -531,12 +531,12 @@ class Planner:
         self._apply(generation)
         return "go"
 
-    def _rewind(self, trial: Trial, step: int) -> None:
+    def _rewind(self, trial: PlannedTrial, step: int) -> None:
         """Lets a trial come to a milestone once more, to write the checkpoint that it lacks there."""
         before = max((other for other in trial.milestones if other < step), default=0)
         trial.status = trial.folder.update_status(step=before)
 
-    def _member(self, trial: Trial, step: int) -> Member:
+    def _member(self, trial: PlannedTrial, step: int) -> Member:
         flat = flattened(trial.config.tree()) | trial.overrides
         keys = self.settings.scheduler.keys  # type: ignore[union-attr]
         return Member(trial.id, trial.history.values[step], {key: flat[key] for key in keys})
@@ -549,6 +549,6 @@ def changed_search(run: Run, changes: Sequence[str]) -> ConfigError:
     )
 
 
-def _population(trial: Trial) -> str:
+def _population(trial: PlannedTrial) -> str:
     """Trials of one arm and seed learn from each other."""
     return f"{trial.point.arms[0]}/seed {trial.config.seed}"

@@ -81,7 +81,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Report:
+class StepReport:
     """Said after every training step; `row` when one was new, `outcome` when the segment is over, `note` for the user
     when something went wrong and the trial goes on."""
 
@@ -107,7 +107,7 @@ class _Own(Exception):
     """Around an OSError of the trial's own code."""
 
 
-def work(segment: Segment, node_id: str = "", leaving: Callable[[], bool] = lambda: False) -> Iterator[Report]:
+def work(segment: Segment, node_id: str = "", leaving: Callable[[], bool] = lambda: False) -> Iterator[StepReport]:
     """Carries a segment out. An error of the trial's own code is kept with its traceback and ends the trial as failed
     once its retries are used up. `leaving` says whether this node is about to be taken away."""
     if segment.plugin_folder and segment.plugin_folder not in sys.path:
@@ -253,7 +253,7 @@ class _Worker:
             return self.folder.config()
         return TrialConfig.parse(nested({**flattened(self.folder.tree()), **self.segment.overrides}))
 
-    def reports(self) -> Iterator[Report]:
+    def reports(self) -> Iterator[StepReport]:
         self._begin()
         if self.run.stop_path.exists():  # asked for while this segment waited for a slot
             yield self.end("interrupted", self.status.cause)
@@ -265,7 +265,7 @@ class _Worker:
         training = self._training()
         self.watchdog.hear()
         for note in self.notes:
-            yield Report(training.step, note=note)
+            yield StepReport(training.step, note=note)
         best = Best(self.settings.objective, rows)
         ended = plateau(self.settings.stop.plateau, best)  # by rows whose writer died before it could say so
         if ended and training.step == watermark:
@@ -304,7 +304,7 @@ class _Worker:
                     self._evaluate_end(training)
                 yield self._left(row, progress.step)
                 return
-            yield Report(progress.step, row if progress.step > watermark else None)
+            yield StepReport(progress.step, row if progress.step > watermark else None)
         if self.folder.checkpoints.steps()[-1:] != [training.step]:
             self._checkpoint(training, best)
         yield self._finished(training, best)
@@ -354,7 +354,7 @@ class _Worker:
         self.notes.append(f"{again}: it had no sound checkpoint since then")
         return own.load(step)
 
-    def _finished(self, training: Training, best: "Best") -> Report:
+    def _finished(self, training: Training, best: "Best") -> StepReport:
         if training.step == training.config.training.steps:
             self.folder.checkpoints.prune(1, best.step)
             return self.end("done", self.status.cause, step=training.step)
@@ -374,21 +374,23 @@ class _Worker:
             self._assert_current()
             self.folder.write_end(end)
 
-    def end(self, outcome: Outcome, cause: str, row: dict[str, Any] | None = None, step: int | None = None) -> Report:
+    def end(
+        self, outcome: Outcome, cause: str, row: dict[str, Any] | None = None, step: int | None = None
+    ) -> StepReport:
         """Writes how the segment ended; a paused or interrupted trial is pending again."""
         at = self.status.step if step is None else step
         self.folder.keep_rows()
         self._set_status("pending" if outcome in ("paused", "interrupted") else outcome, step=at, cause=cause)
-        return Report(at, row, outcome)
+        return StepReport(at, row, outcome)
 
-    def _left(self, row: dict[str, Any] | None, step: int) -> Report:
+    def _left(self, row: dict[str, Any] | None, step: int) -> StepReport:
         """The checkpoint is written: the trial can go on later, or at once on another node."""
         report = self.end("interrupted", "", row, step)
         if self.leaving():
             raise Preempted(f"at step {step}")
         return report
 
-    def fault(self, error: BaseException) -> Report:
+    def fault(self, error: BaseException) -> StepReport:
         """An error of the trial's own code; to be called while it is being handled."""
         cause: Cause = "memory" if cuda.is_out_of_memory(error) else "error"
         return self._count(cause, _kind(error), "".join(traceback.format_exception(error, limit=-12)))
@@ -397,7 +399,7 @@ class _Worker:
         text = f"no training step was finished for {self.settings.retries.hang_after_s:g} s"
         self._count("hang", text, stacks)
 
-    def _count(self, cause: Cause, text: str, details: str) -> Report:
+    def _count(self, cause: Cause, text: str, details: str) -> StepReport:
         """Keeps what went wrong and decides whether the trial goes on."""
         text, details = without_secrets(text), without_secrets(details)
         self._assert_current()
@@ -408,10 +410,10 @@ class _Worker:
         faults = {**self.status.faults, cause: times}
         if not self.settings.retries.allow(cause, times):
             self._set_status("failed", cause=f"{text}\n{details}", faults=faults)
-            return Report(step, None, "failed")
+            return StepReport(step, None, "failed")
         self._set_status("pending", faults=faults)
         note = f"{self.folder.id} {WORDS[cause]} and goes on from step {step}: {next(iter(text.splitlines()), '')}"
-        return Report(step, None, "retried", note)
+        return StepReport(step, None, "retried", note)
 
     def _write(self, row: dict[str, Any]) -> None:
         if self.segment.overrides:

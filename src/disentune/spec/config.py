@@ -19,7 +19,7 @@ from disentune.maths.ramps import Constant, Scheduled
 from disentune.metrics import METRICS
 from disentune.models import MODELS
 from disentune.parameters import Mistake, validated
-from disentune.plugin import WATCHED, Catalogue, Count, Frozen, Metric, Representation, Setting
+from disentune.plugin import WATCHED, Catalogue, Context, Count, Frozen, Metric, Representation
 from disentune.recon import RECONS
 from disentune.spec.pixels import Pixels
 
@@ -37,7 +37,7 @@ class Invalid(ValueError):
 # ---- one trial
 
 
-class Training(Frozen):
+class TrainingParams(Frozen):
     """How a model is trained; Adam with the usual betas."""
 
     steps: Count = Field(ge=1, le=10**9)
@@ -49,7 +49,7 @@ class Training(Frozen):
     compile: bool = Field(False, description="torch.compile the networks: other bits; pays from about 5000 steps on")
 
 
-class Evaluation(Frozen):
+class EvaluationParams(Frozen):
     """Which metrics are computed, on what, and when; the end of training always counts as an evaluation.
 
     `size`, `codes` and `every` hold for all metrics; a metric of the list may have its own.
@@ -137,7 +137,7 @@ PLUGIN_SECTIONS: dict[str, Catalogue] = {
     "framework": FRAMEWORKS,
     "recon": RECONS,
 }
-PLAIN_SECTIONS: dict[str, type[Frozen]] = {"training": Training, "evaluation": Evaluation}
+PLAIN_SECTIONS: dict[str, type[Frozen]] = {"training": TrainingParams, "evaluation": EvaluationParams}
 SECTIONS = (*PLUGIN_SECTIONS, *PLAIN_SECTIONS, "loss_scale")
 LOSS_SCALES = ("sum", "mean")
 
@@ -151,8 +151,8 @@ class TrialConfig:
     model: Named
     framework: Named
     recon: Named
-    training: Training
-    evaluation: Evaluation
+    training: TrainingParams
+    evaluation: EvaluationParams
     metrics: tuple[Scored, ...]
     loss_scale: Literal["sum", "mean"]
     seed: int
@@ -197,7 +197,7 @@ class TrialConfig:
         losses = ["loss", "recon", *framework.parts]
         return [*losses, *(f"{name}_sum" for name in losses), *(f"{WATCHED}{name}" for name in framework.watch)]
 
-    def setting(self) -> Setting:
+    def setting(self) -> Context:
         return _setting(self.dataset, self.model, self.training)
 
     def framework_params(self, step: int) -> Any:
@@ -285,7 +285,7 @@ def own_plugins(tree: Mapping[str, Any]) -> list[str]:
 def metric_keys(evaluation: Any) -> list[str] | None:
     """What the metrics of this section report; None where only the user's own code could tell. Raises Invalid."""
     mistakes: list[Mistake] = []
-    section = validated(Evaluation, evaluation, "evaluation", mistakes)
+    section = validated(EvaluationParams, evaluation, "evaluation", mistakes)
     if section and any(map(_is_own, section.metrics)):
         return None
     keys = [key for scored in _metrics(section, mistakes) for key in scored.keys]
@@ -416,7 +416,7 @@ def _checked(
     return checked
 
 
-def _metrics(evaluation: Evaluation | None, mistakes: list[Mistake]) -> tuple[Scored, ...]:
+def _metrics(evaluation: EvaluationParams | None, mistakes: list[Mistake]) -> tuple[Scored, ...]:
     if evaluation is None:
         return ()
     entries = [{"name": entry} if isinstance(entry, str) else entry for entry in evaluation.metrics]
@@ -452,7 +452,9 @@ def _shared_names(metrics: tuple[Scored, ...], framework: Named | None) -> list[
     ]  # fmt: skip
 
 
-def _too_large(metrics: tuple[Scored, ...], evaluation: Evaluation | None, dataset: Named | None) -> list[Mistake]:
+def _too_large(
+    metrics: tuple[Scored, ...], evaluation: EvaluationParams | None, dataset: Named | None
+) -> list[Mistake]:
     """Metrics that need more images than their table can have."""
     if evaluation is None or dataset is None:
         return []
@@ -466,7 +468,7 @@ def _too_large(metrics: tuple[Scored, ...], evaluation: Evaluation | None, datas
     ]  # fmt: skip
 
 
-def _expanded(entry: Any, evaluation: Evaluation, mistakes: list[Mistake]) -> list[Scored]:
+def _expanded(entry: Any, evaluation: EvaluationParams, mistakes: list[Mistake]) -> list[Scored]:
     """One entry of the list in each size and for each kind of codes that it asks for."""
     key, own = "evaluation.metrics", entry if isinstance(entry, Mapping) else {}
     when = validated(When, {name: own[name] for name in When.model_fields if name in own}, key, mistakes)
@@ -566,9 +568,9 @@ def _refusal(key: str, named: Named, world: Any) -> Iterable[Mistake]:
         yield Mistake(key, str(error))
 
 
-def _setting(dataset: Named, model: Named, training: Training) -> Setting:
+def _setting(dataset: Named, model: Named, training: TrainingParams) -> Context:
     shape, sizes = dataset.plugin.shape(dataset.params), dataset.plugin.factor_sizes(dataset.params)
-    return Setting(shape, model.params.latents, training.batch_size, sizes)
+    return Context(shape, model.params.latents, training.batch_size, sizes)
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class Importance(_Scores):
     name: Literal["importance"] = "importance"
 
 
-class Pictures(_Scores):
+class PicturesFigure(_Scores):
     """What the best and the worst trial see: reconstructions, latent traversals, distances (Michlo Figs. 4, 7, 10)."""
 
     name: Literal["pictures"] = "pictures"
@@ -103,7 +103,7 @@ FIGURES: dict[str, type[Frozen]] = {
     "correlations": Correlations,
     "curves": Curves,
     "importance": Importance,
-    "pictures": Pictures,
+    "pictures": PicturesFigure,
 }
 Figure = Annotated[
     Violins
@@ -115,7 +115,7 @@ Figure = Annotated[
     | Correlations
     | Curves
     | Importance
-    | Pictures,
+    | PicturesFigure,
     Field(discriminator="name"),
 ]  # fmt: skip
 

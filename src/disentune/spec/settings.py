@@ -190,7 +190,7 @@ class Wandb(Frozen):
     best_checkpoint: bool = Field(False, description="the best trial's checkpoint as an artifact, at the end")
 
 
-class Pictures(Frozen):
+class PictureSettings(Frozen):
     """When a trial draws what its model sees (reconstructions, latent traversals, distances), for W&B and the page."""
 
     when: Literal["evaluations", "last", "never"] = "evaluations"
@@ -214,5 +214,5 @@ class Settings(Frozen):
     retries: Retries = Retries()
     data: Data = Data()
     wandb: Wandb | None = None
-    pictures: Pictures = Pictures()
+    pictures: PictureSettings = PictureSettings()
     figures: list[Figure] | None = Field(None, description="of the report; sensible ones when not given")

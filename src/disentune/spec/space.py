@@ -12,7 +12,7 @@ from typing import Any
 from disentune.errors import ConfigError, Problem, did_you_mean, unknown
 from disentune.maths.randomness import stream
 from disentune.parameters import Mistake, validated, worded
-from disentune.spec.config import Invalid, Training, TrialConfig, flattened, names_own_plugin, nested
+from disentune.spec.config import Invalid, TrainingParams, TrialConfig, flattened, names_own_plugin, nested
 from disentune.spec.figures import keys_of, metrics_of
 from disentune.spec.selection import select
 from disentune.spec.settings import Asha, GridSearch, Median, OptunaSearch, Pbt, RandomSearch
@@ -157,7 +157,7 @@ def _identity_and_steps(tree: Flat) -> tuple[str, int]:
         config = TrialConfig.parse(tree | {"seed": 0})
         return config.id, config.training.steps
     mistakes: list[Mistake] = []
-    training = validated(Training, tree.get("training", {}), "training", mistakes)
+    training = validated(TrainingParams, tree.get("training", {}), "training", mistakes)
     if mistakes:
         raise Invalid(mistakes)
     return json.dumps(tree, sort_keys=True), training.steps

@@ -17,7 +17,7 @@ import wandb_workspaces.reports.v2 as wr
 from disentune.environment import without_secrets
 from disentune.report.canvas import LOG_SPAN, words
 from disentune.report.kinds import KINDS
-from disentune.report.scores import NothingToDraw, Scores
+from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import Results, at_of, objective_or_default, ranked
 from disentune.runs.json_files import write_json
 from disentune.tracking.connection import HOW_TO_LOG_IN, Connection, own_entity, trouble
@@ -79,7 +79,7 @@ def specification(results: Results, connection: Connection) -> dict[str, Any]:
 
 
 def _report(results: Results, connection: Connection, entity: str, online: bool) -> wr.Report:
-    scores = Scores(results, objective_or_default(results))
+    scores = RunScores(results, objective_or_default(results))
     where: dict[str, Any] = (
         {"entity": entity, "project": connection.project} if online else {}
     )  # else each run set asks the server
@@ -106,7 +106,7 @@ def _counts(results: Results) -> str:
     return ", ".join(f"{count} {state}" for state, count in states.items()) or "no trials yet"
 
 
-def _best_table(scores: Scores) -> str:
+def _best_table(scores: RunScores) -> str:
     objective = scores.objective
     if objective.metric not in scores.results.rows:
         return f"No trial has reported {objective.metric} yet."
@@ -126,20 +126,20 @@ def _cell(value: Any) -> str:
 # ---- a figure as a panel
 
 
-def _panels(scores: Scores) -> list[Any]:
+def _panels(scores: RunScores) -> list[Any]:
     asked = scores.results.run.sweep().settings.figures
     specs = asked if asked is not None else [spec for kind in KINDS.values() for spec in _chosen(kind.choose, scores)]
     return [panel for spec in specs for panel in PANELS[spec.name](scores, spec)]
 
 
-def _chosen(choose: Callable[[Scores], list[Any]], scores: Scores) -> list[Any]:
+def _chosen(choose: Callable[[RunScores], list[Any]], scores: RunScores) -> list[Any]:
     try:
         return choose(scores)
     except NothingToDraw:
         return []
 
 
-def _metric(scores: Scores, spec: Any) -> str:
+def _metric(scores: RunScores, spec: Any) -> str:
     return spec.metric or scores.objective.metric
 
 
@@ -147,12 +147,12 @@ def _first(*candidates: str | None) -> str | None:
     return next((key for key in candidates if key), None)
 
 
-def _name_key(scores: Scores) -> str:
+def _name_key(scores: RunScores) -> str:
     known = [key for key in ("framework.name", "dataset.name", "recon.name") if key in scores.names]
     return next(iter([*known, *scores.names]), "arm")
 
 
-def _is_wide(scores: Scores, key: str) -> bool:
+def _is_wide(scores: RunScores, key: str) -> bool:
     """Whether a number wants a logarithmic axis."""
     if key not in scores.trials or not scores.is_number(key):
         return False
@@ -160,7 +160,7 @@ def _is_wide(scores: Scores, key: str) -> bool:
     return bool(len(found) and found.min() > 0 and found.max() / found.min() > LOG_SPAN)
 
 
-def _bars(scores: Scores, spec: Any) -> list[Any]:
+def _bars(scores: RunScores, spec: Any) -> list[Any]:
     metric = _metric(scores, spec)
     keys = [_first(spec.x, _name_key(scores)), getattr(spec, "split", None) or getattr(spec, "by", None)]
     return [
@@ -172,7 +172,7 @@ def _bars(scores: Scores, spec: Any) -> list[Any]:
     ]  # fmt: skip
 
 
-def _scatter(scores: Scores, spec: Any) -> list[Any]:
+def _scatter(scores: RunScores, spec: Any) -> list[Any]:
     metric, x = _metric(scores, spec), _first(spec.x, *scores.numbers)
     if x is None:
         return []
@@ -181,7 +181,7 @@ def _scatter(scores: Scores, spec: Any) -> list[Any]:
     return [wr.ScatterPlot(title=title, regression=True, **axes)]
 
 
-def _heat(scores: Scores, spec: Any) -> list[Any]:
+def _heat(scores: RunScores, spec: Any) -> list[Any]:
     keys = [key for key in (spec.x, spec.y, *scores.numbers, *scores.names) if key]
     x, y = (*dict.fromkeys(keys), None, None)[:2]
     if x is None or y is None:
@@ -192,14 +192,14 @@ def _heat(scores: Scores, spec: Any) -> list[Any]:
     return [wr.ScatterPlot(title=title, x=wr.Config(x), y=wr.Config(y), z=wr.SummaryMetric(metric), **scales)]
 
 
-def _parallel(scores: Scores, spec: Any) -> list[Any]:
+def _parallel(scores: RunScores, spec: Any) -> list[Any]:
     keys = [key for key in spec.keys or scores.varying if key not in ("arm", "seed")][:MOST_AXES]
     columns = [wr.ParallelCoordinatesPlotColumn(wr.Config(key), words(key), log=_is_wide(scores, key)) for key in keys]
     score = wr.ParallelCoordinatesPlotColumn(wr.SummaryMetric(_metric(scores, spec)))
     return [wr.ParallelCoordinatesPlot(columns=[*columns, score], title="Every trial")] if columns else []
 
 
-def _curves(scores: Scores, spec: Any) -> list[Any]:
+def _curves(scores: RunScores, spec: Any) -> list[Any]:
     metric = _metric(scores, spec)
     by: dict[str, Any] = {
         "groupby": wr.Config(spec.by or "arm"),
@@ -209,21 +209,21 @@ def _curves(scores: Scores, spec: Any) -> list[Any]:
     return [wr.LinePlot(title=f"{words(metric)} over training", x="step", y=[metric], **by)]
 
 
-def _importance(scores: Scores, spec: Any) -> list[Any]:
+def _importance(scores: RunScores, spec: Any) -> list[Any]:
     return [wr.ParameterImportancePlot(with_respect_to=_metric(scores, spec))]
 
 
-def _rankings(scores: Scores, spec: Any) -> list[Any]:
+def _rankings(scores: RunScores, spec: Any) -> list[Any]:
     """W&B has no matrix of correlations: the metrics as axes show which trials they rank alike."""
     columns = [wr.ParallelCoordinatesPlotColumn(wr.SummaryMetric(key)) for key in spec.metrics or scores.metrics]
     return [wr.ParallelCoordinatesPlot(columns=columns[:MOST_AXES], title="How metrics rank trials")]
 
 
-def _media(scores: Scores, spec: Any) -> list[Any]:
+def _media(scores: RunScores, spec: Any) -> list[Any]:
     return [wr.MediaBrowser(title="What models see", media_keys=MEDIA)]
 
 
-PANELS: dict[str, Callable[[Scores, Any], list[Any]]] = {
+PANELS: dict[str, Callable[[RunScores, Any], list[Any]]] = {
     "violins": _bars,
     "trend": _scatter,
     "grouped": _bars,
