@@ -102,8 +102,18 @@ SMALLER = {
 }
 
 
-def test_every_metric_of_a_resumed_trial_has_the_same_bits():
-    metrics = [{"name": name, **SMALLER.get(name, {})} for name in METRICS.names()]
+SLOWEST = "downstream"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param([name for name in METRICS.names() if name != SLOWEST], id="quick"),
+        pytest.param([SLOWEST], id=SLOWEST, marks=pytest.mark.long),
+    ],
+)
+def test_every_metric_of_a_resumed_trial_has_the_same_bits(names):
+    metrics = [{"name": name, **SMALLER.get(name, {})} for name in names]
     evaluation = {"metrics": metrics, "every": 6, "size": "both", "codes": "both", "table": 400, "fast_table": 300}
     config = tiny(evaluation=evaluation)
     expected = rows(Training(config))

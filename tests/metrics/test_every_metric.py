@@ -66,8 +66,9 @@ def test_published_sizes_are_the_defaults_and_no_smaller_than_the_fast_ones(name
 
 
 def test_scores_lie_where_a_score_can(name):
-    if name not in UNBOUNDED:
-        assert all(-1 <= value <= 1 for value in baseline(name).values())
+    if name in UNBOUNDED:
+        pytest.skip("its scores may be below -1 or above 1")
+    assert all(-1 <= value <= 1 for value in baseline(name).values())
 
 
 def test_order_and_sign_of_codes_do_not_matter(name):
@@ -78,8 +79,9 @@ def test_order_and_sign_of_codes_do_not_matter(name):
 
 
 def test_shift_and_scale_of_codes_do_not_matter(name):
-    scale, shift = 1 if name in ARTIFICIAL_SCALE else 8, 0 if name in CENTRED | ARTIFICIAL_SCALE else 16
-    codes = scale * noisy(factors_of()) + shift
+    if name in ARTIFICIAL_SCALE:
+        pytest.skip("its scores depend on both")
+    codes = 8 * noisy(factors_of()) + (0 if name in CENTRED else 16)
     moved = MOVED.get(name, 0.03)  # rounding moves a few splits
     assert scores_of(name, codes).numbers == pytest.approx(baseline(name), abs=moved)
 
@@ -141,6 +143,8 @@ def test_odd_tables_have_a_defined_score_or_a_reason_that_names_the_metric(name,
 
 def test_what_the_table_lacks_is_named(name):
     metric, codes, factors = METRICS[name], noisy(factors_of()), factors_of()
+    if not metric.needs:
+        pytest.skip("it needs only codes")
     whole = replace(
         table_of(codes, factors, logvars_of(codes), images_of(factors)), reconstruction=lambda rows: rows * 1.0
     )
