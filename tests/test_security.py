@@ -435,12 +435,20 @@ def test_the_key_goes_to_the_server_that_was_asked_for_whatever_lies_in_the_work
     assert sending._settings("https://api.wandb.ai").base_url == "https://api.wandb.ai"
 
 
-def test_a_file_in_the_working_folder_is_not_imported_unless_a_plug_in_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(["list", "models"], marks=pytest.mark.long),
+        pytest.param(["data", "list"], marks=pytest.mark.long),
+        ["results", "nothing"],
+    ],
+    ids=" ".join,
+)
+def test_a_file_in_the_working_folder_is_not_imported_unless_a_plug_in_is_named(tmp_path: Path, line) -> None:
     for name in ("pytz", "simplejson", "netrc", "wandb", "yaml"):
         (tmp_path / f"{name}.py").write_text("import pathlib\npathlib.Path(__file__).with_suffix('.ran').touch()\n")
     command = Path(sys.executable).with_name("disentune")
-    for line in (["list", "models"], ["data", "list"], ["results", "nothing"]):
-        subprocess.run([command, *line], cwd=tmp_path, capture_output=True, timeout=120)
+    subprocess.run([command, *line], cwd=tmp_path, capture_output=True, timeout=120)
     assert list(tmp_path.glob("*.ran")) == []
 
 
@@ -614,7 +622,7 @@ LOOKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("objective", ["null", "{metric: mine, mode: max}"])
+@pytest.mark.parametrize("objective", [pytest.param("null", marks=pytest.mark.long), "{metric: mine, mode: max}"])
 def test_whoever_only_looks_at_a_run_runs_no_code_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disentune: Callable[..., tuple[int, str, str]], objective: str
 ) -> None:

@@ -43,7 +43,7 @@ def _signals_as_usual(monkeypatch, tmp_path):
 
 def driver(ending: str) -> list[str]:
     Path("driver.py").write_text(CHILD + ending)
-    return [sys.executable, "driver.py"]
+    return [sys.executable, "-I", "-S", "driver.py"]  # without packages it starts at once
 
 
 def starts() -> int:

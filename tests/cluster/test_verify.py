@@ -194,7 +194,7 @@ class FakeRay:
 
     def verified(self, monkeypatch, **arguments):
         monkeypatch.setattr(verify, "ANSWER_S", 0.5)
-        monkeypatch.setattr(verify, "JOIN_S", 3.0)
+        monkeypatch.setattr(verify, "JOIN_S", 0.5)
         monkeypatch.setattr(verify, "joined", lambda address: nullcontext(self))
         return verify.verify("auto", **arguments)
 
@@ -230,9 +230,9 @@ def test_nodes_are_waited_for_and_those_that_never_come_are_counted(monkeypatch)
     said = []
     verdict = FakeRay([HEAD, WORKER], joining=1).verified(monkeypatch, wanted=2, say=said.append)
     assert (verdict.problems, len(verdict.nodes)) == ([], 2)
-    assert said == ["1 of 2 nodes have joined; waiting up to 3 s"]
+    assert said == ["1 of 2 nodes have joined; waiting up to 0.5 s"]
     (found,) = FakeRay([HEAD, WORKER]).verified(monkeypatch, wanted=3).problems
-    assert found.startswith("cluster: 2 of 3 nodes have joined in 3 s; `ray status` lists them")
+    assert found.startswith("cluster: 2 of 3 nodes have joined in 0.5 s; `ray status` lists them")
 
 
 # ---- the command

@@ -315,6 +315,7 @@ def test_a_holder_is_told_of_its_loss_also_when_it_cannot_read_who_has_it(path, 
     assert "the run is held by another process now" in told[0]
 
 
+@pytest.mark.long
 def test_a_store_that_does_not_answer_for_a_while_costs_no_lease(path, brief, object_store, monkeypatch):
     told = []
     with lease.held(path, "the run is held", lost=told.append):

@@ -316,7 +316,9 @@ def test_trying_again_draws_nothing_from_the_random_numbers_of_training(quick):
     assert random.getstate() == before
 
 
-@pytest.mark.parametrize("faults", [[503, 500] * 2, ["drop"] * 4])  # the client by itself tries three times
+@pytest.mark.parametrize(
+    "faults", [[503, 500] * 2, pytest.param(["drop"] * 4, marks=pytest.mark.long)]
+)  # the client by itself tries three times
 def test_a_store_that_stumbles_for_a_while_loses_nothing(object_store, quick, faults):
     path = place("s3://bucket/a")
     object_store.faults = list(faults)

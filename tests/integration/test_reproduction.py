@@ -33,6 +33,7 @@ def test_squares_without_overlap_fail_and_the_overlap_loss_rescues_them(commands
     assert min(arms["overlapping"]) > 0.4
 
 
+@pytest.mark.long
 def test_inspect_ranks_the_arms_of_the_quick_start_as_training_does(commands):
     """Two arms of a high order, and one of a low order, whose MIG is the lowest above."""
     found = {world["arms"][0]: world["grade"]["word"] for world in commands.json("inspect", str(QUICKSTART))["worlds"]}

@@ -33,6 +33,7 @@ def test_denormals_are_flushed_to_zero():
     assert (tiny * 1.0 == 0).all()
 
 
+@pytest.mark.long
 def test_no_metric_loads_a_library_whose_threads_are_its_own():
     """In a process of its own, where nothing has been loaded yet."""
     code = """

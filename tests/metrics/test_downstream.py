@@ -138,6 +138,7 @@ def test_noise_is_told_by_chance():
     assert {key: values[key] for key in chance} == pytest.approx(chance, abs=0.08)  # 600 labels, 4 standard deviations
 
 
+@pytest.mark.long
 def test_a_perfect_code_is_told_from_ten_rows_as_published():
     """0.218 and 0.275 in one run of other draws; over tables the standard deviations are near 0.035."""
     runs = [downstream(*perfect(seed), train=10, test=5000).numbers for seed in range(4)]

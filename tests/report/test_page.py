@@ -103,6 +103,12 @@ def bars(figure, scores, spec):
     return Caption("Made <i>title</i>", "Made <i>caption</i>.")
 
 
+def small_bars(figure, scores, spec):
+    """The same in less time."""
+    figure.set_size_inches(2, 1.5)
+    return bars(figure, scores, spec)
+
+
 def broken(figure, scores, spec):
     raise ZeroDivisionError("of <b>nothing</b>")
 
@@ -116,8 +122,8 @@ def kinds(monkeypatch):
     """Two kinds of our own instead of the catalogue's: this file is about the page."""
     for name in list(KINDS):
         monkeypatch.delitem(KINDS, name)
-    monkeypatch.setitem(KINDS, "violins", kind("violins", bars))
-    monkeypatch.setitem(KINDS, "curves", kind("curves", bars))
+    monkeypatch.setitem(KINDS, "violins", kind("violins", small_bars))
+    monkeypatch.setitem(KINDS, "curves", kind("curves", small_bars))
     return KINDS
 
 
@@ -429,7 +435,9 @@ def test_metrics_without_a_score_are_named(small):
 # ---- figures
 
 
-def test_figures_are_shown_with_title_caption_and_files(small):
+def test_figures_are_shown_with_title_caption_and_files(small, kinds, monkeypatch):
+    for name in ("violins", "curves"):
+        monkeypatch.setitem(kinds, name, kind(name, bars))
     report = written(small.run)
     found = Parsed(report.page.read_text())
     assert [one.file for one in report.drawings] == ["01-violins", "02-curves"]

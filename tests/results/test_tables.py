@@ -384,8 +384,12 @@ def test_trials_are_ranked_by_the_row_that_is_asked_for(make_run):
 # ---- rows of a version that let metrics take any name
 
 
+COLUMNS = [*FIXED, "loss_scale", "framework.beta", "framework.gamma", "dataset.name", "evaluation.every"]
+QUICK = (FIXED[0], "loss_scale", "framework.beta", "framework.gamma")
+
+
 @pytest.mark.parametrize(
-    "name", [*FIXED, "loss_scale", "framework.beta", "framework.gamma", "dataset.name", "evaluation.every"]
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.long]) for name in COLUMNS]
 )
 def test_a_metric_that_was_called_like_a_column_does_not_replace_it(make_run, disentune, name):
     maker = make_run()

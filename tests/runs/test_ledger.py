@@ -492,7 +492,16 @@ def held(run):
         pass
 
 
-@pytest.mark.parametrize("name", ["results.parquet", "trials/ID/status.json", "trials/ID/config.json", "sweep.yaml"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "trials/ID/status.json",
+        *(
+            pytest.param(name, marks=pytest.mark.long)
+            for name in ("results.parquet", "trials/ID/config.json", "sweep.yaml")
+        ),
+    ],
+)
 def test_what_a_killed_writer_left_is_cleared_by_the_next_driver(run, writer, name):
     run.trial(CONFIG.id).create(CONFIG, ("a",))
     process, aside = writer(run.path / name.replace("ID", CONFIG.id))

@@ -181,7 +181,7 @@ def test_whoever_opens_it_while_it_is_made_again_gets_the_old_or_the_new_and_nev
     thread = threading.Thread(target=keep_replacing)
     thread.start()
     try:
-        seen = [opened(source_of()) for _ in range(100)]
+        seen = [opened(source_of()) for _ in range(30)]
         wait_until(lambda: len({one.about.sha256 for one in [*seen, opened(source_of())]}) == 2, "both to be seen")
     finally:
         ended.set()
