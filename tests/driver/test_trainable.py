@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -166,6 +167,7 @@ def ray_with_gpus():
     ray.shutdown()
     os.environ.clear()
     os.environ.update(before)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 class Sweep:
@@ -219,8 +221,11 @@ class Sweep:
         return table(run)
 
     @property
-    def messages(self) -> list[str]:
-        return [news["lost"] for _, news in self.told if "lost" in news]
+    def message(self) -> str:
+        """The only one on a trial that lost its worker."""
+        found = [news["lost"] for _, news in self.told if "lost" in news]
+        assert len(found) == 1, found
+        return found[0]
 
     def faults(self, run: Run) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -249,9 +254,8 @@ def test_out_of_memory_is_retried_alone_on_a_whole_gpu_to_the_same_bits(sweep_wi
     run = sweep.carry_out()
     assert (sweep.folder / "seen").read_text().splitlines() in permutations_of("0", "0", "1", "1")
     assert sweep.faults(run) == {"memory": 1}
-    [message] = sweep.messages
-    trial_id = message.split()[0]
-    assert f"{trial_id} ran out of memory and goes on from step 4: out of memory: OutOfMemoryError" in message
+    trial_id = sweep.message.split()[0]
+    assert f"{trial_id} ran out of memory and goes on from step 4: out of memory: OutOfMemoryError" in sweep.message
     assert [gpu for asked, gpu in sweep.requests if asked == trial_id] == [0.5, 1]
     assert {gpu for asked, gpu in sweep.requests if asked != trial_id} == {0.5}
     assert table(run) == sweep.expected()
@@ -278,8 +282,7 @@ def test_a_worker_that_ends_is_replaced_and_the_sweep_gives_the_same_bits(sweep_
     hang_after = [f"retries.hang_after_s={patience_s(5)}"] if "hang" in faults else []
     sweep = sweep_with(f'if once("first"): {trouble}', "resources.concurrent=1", *hang_after)
     run = sweep.carry_out()
-    [message] = sweep.messages
-    assert text in message
+    assert text in sweep.message
     assert sweep.faults(run) == faults
     assert table(run) == sweep.expected()
 
@@ -325,7 +328,6 @@ def test_trials_leave_a_node_that_is_taken_away_and_are_not_blamed(sweep_with, r
         run = sweep.carry_out()
     finally:
         notice.unlink(missing_ok=True)
-    [message] = sweep.messages
-    assert "left a node that is being taken away at step 5 and goes on from there" in message
+    assert "left a node that is being taken away at step 5 and goes on from there" in sweep.message
     assert sweep.faults(run) == {"preempted": 1}
     assert table(run) == sweep.expected()
