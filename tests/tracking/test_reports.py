@@ -105,7 +105,7 @@ def test_the_best_trials_stand_first_in_the_table(away, make_run):
     ids = {
         score: quick_trial(maker, course(score, np.random.default_rng(0)), seed=int(score * 10)) for score in (0.2, 0.9)
     }
-    table = reports._best_table(reports.Scores(read(maker.run), reports.objective_or_default(read(maker.run))))
+    table = reports._best_table(reports.RunScores(read(maker.run), reports.objective_or_default(read(maker.run))))
     rows = table.splitlines()
     assert ids[0.9] in rows[2]
     assert ids[0.2] in rows[3]

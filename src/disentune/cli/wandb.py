@@ -81,7 +81,8 @@ def place_of(run: Run, project: str | None, entity: str | None) -> Connection:
     from disentune.spec.settings import Wandb
     from disentune.tracking.connection import connection
 
-    sweep, mistakes = run.sweep(), list[Mistake]()
+    sweep = run.sweep()
+    mistakes: list[Mistake] = []
     said = sweep.settings.wandb.model_dump() if sweep.settings.wandb else {}
     given = {"project": project, "entity": entity, "mode": "online"}
     asked = validated(Wandb, said | {key: value for key, value in given.items() if value}, "--", mistakes)
