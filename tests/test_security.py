@@ -49,7 +49,8 @@ FORBIDDEN = {
     "eval", "exec", "compile", "__import__", "builtins.eval", "builtins.exec", "builtins.compile", "os.system",
     "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "asyncio.create_subprocess_shell",
     "tempfile.mktemp", "shutil.unpack_archive", "pandas.read_pickle", "ssl._create_unverified_context",
-    "importlib.import_module", "runpy.run_path", "runpy.run_module", "torch.jit.load", "torch.hub.load",
+    "importlib.import_module", "pkgutil.resolve_name", "runpy.run_path", "runpy.run_module", "torch.jit.load",
+    "torch.hub.load",
     "torch.package.PackageImporter", "torch.serialization.load", "markupsafe.Markup", "jinja2.Markup", "ssl.CERT_NONE",
 }  # fmt: skip
 FAMILIES = re.compile(r"os\.(exec|spawn|posix_spawn)\w*")
@@ -62,6 +63,7 @@ LOADERS = {"numpy.load": 2, "torch.load": 1}
 ALLOWED = {
     ("runs/suggest.py", "pickle"): "Optuna's state of CMA-ES, of which nothing but numbers and the optimiser is made",
     ("plugin.py", "importlib.import_module"): "a user's own plug-in by its import path, and the docstrings of ours",
+    ("driver/ray_internals.py", "pkgutil.resolve_name"): "parts of Ray by names that are constants of that file",
     ("report/page.py", "markupsafe.Markup"): "figures of our own making, and our own style sheet and script",
     (
         "cluster/check/reading.py",

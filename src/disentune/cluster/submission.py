@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from disentune.driver.ray_internals import has_no_agent
 from disentune.environment import versions, without_secrets
 from disentune.errors import CRASHED, INTERRUPTED, ConfigError, first_line
 from disentune.files import documents
@@ -302,12 +303,12 @@ def _sent(
                 )
                 return found
             except (RuntimeError, ValueError, OSError) as error:
-                if "No available agent" not in str(error) or time.monotonic() > deadline:
+                if not has_no_agent(str(error)) or time.monotonic() > deadline:
                     raise ConfigError(f"the cluster does not take the job: {_refusal(error)}") from None
 
 
 def _refusal(error: Exception) -> str:
-    if "No available agent" in str(error):
+    if has_no_agent(str(error)):
         return f"for {AGENT_S:g} s the head's dashboard agent has not been up; is its port 52365 taken there?"
     return first_line(error)
 

@@ -194,6 +194,18 @@ NODE_IN_WORDS = Message("core/src/ray/gcs/gcs_server", "Node Id: ", "tell a work
 TOKEN_IN_WORDS = Message("_raylet.so", "InvalidAuthToken", "say that a cluster refuses this machine's token")
 
 
+AGENT_IN_WORDS = Word(
+    "ray.dashboard.modules.job.job_head",
+    "No available agent",
+    "wait for the head's dashboard agent before a job is sent",
+)
+
+
+def has_no_agent(message: str) -> bool:
+    """Whether a cluster refused a job only because its dashboard agent is not up yet; Ray says that only in words."""
+    return AGENT_IN_WORDS.text in message
+
+
 def named_node(message: str) -> str:
     """The node of a dead actor, which Ray names only in words; empty when it names none."""
     found = re.search(r"Node Id: ([0-9a-f]{56})\b", message)
@@ -438,8 +450,8 @@ _NEEDED: tuple[Part | Word | Message, ...] = (
     SCORER, SCORER_VARIABLE, PREPARE, VALIDATE,
 )  # fmt: skip
 _OPTIONAL: tuple[Part | Word | Message, ...] = (
-    NODE_IN_WORDS, TOKEN_IN_WORDS, *OTHER_VARIABLES, START_ALL, *NEEDLESS, GLOBAL_NODE, KILL_ALL, ALL_PROCESSES,
-    HEAD_RESOURCE, PLACEMENT_GROUP, *MONITOR_OPTIONS,
+    NODE_IN_WORDS, TOKEN_IN_WORDS, AGENT_IN_WORDS, *OTHER_VARIABLES, START_ALL, *NEEDLESS, GLOBAL_NODE, KILL_ALL,
+    ALL_PROCESSES, HEAD_RESOURCE, PLACEMENT_GROUP, *MONITOR_OPTIONS,
 )  # fmt: skip
 CHECKS: list[tuple[str, str, Callable[[], Any]]] = [
     *((one.name, one.why, one.get) for one in (*_NEEDED, *_OPTIONAL)),
