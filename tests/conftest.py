@@ -77,10 +77,12 @@ class RunMaker:
         return config.id
 
 
-@pytest.fixture(autouse=True)
-def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_disks() -> Iterator[None]:
     """No test cuts the power: what is written is there for the next reader, synced or not."""
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

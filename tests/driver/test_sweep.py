@@ -52,6 +52,7 @@ def test_without_an_address_no_cluster_is_joined_that_happens_to_run_here(monkey
     assert asked == ["local"]
 
 
+@pytest.mark.long
 def test_the_driver_imports_what_it_needs_next_while_ray_starts():
     code = """
 import sys

@@ -282,7 +282,9 @@ def test_the_learned_prior_is_trained_with_the_model_and_the_fixed_one_is_not():
     assert after == {"fixed": True, "learned": False}
 
 
-@pytest.mark.parametrize("divergence", DIVERGENCES)
+@pytest.mark.parametrize(
+    "divergence", [pytest.param(name, marks=[pytest.mark.long] if name == "mmd_imq" else []) for name in DIVERGENCES]
+)
 def test_alpha_improves_the_match_with_the_mixture(divergence):
     """Section 6.2: increasing alpha always improves the match between q(z) and p(z)."""
     framework = {"beta": 0.1, "prior": "mixture", "divergence": divergence}

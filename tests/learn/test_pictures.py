@@ -563,6 +563,7 @@ def test_colours_rise_evenly_in_lightness():
     assert lightness[-1] - lightness[0] > 70
 
 
+@pytest.mark.long
 def test_sheets_need_no_plotting_library():
     code = (
         "import sys; from disentune.learn import pictures;"

@@ -88,6 +88,7 @@ def test_a_state_that_does_not_fit_is_refused(spoilt):
         optimiser.load_state_dict({"state": state | {0: spoilt(state)}})
 
 
+@pytest.mark.long
 def test_training_loads_neither_the_compiler_nor_symbolic_maths():
     """Together three seconds of every process that trains."""
     code = """

@@ -573,7 +573,7 @@ def test_the_catalogue_draws_a_study(make_run, kinds, monkeypatch):
     for name, each in CATALOGUE.items():
         monkeypatch.setitem(kinds, name, each)
     maker = make_run()
-    study(maker)
+    study(maker, seeds=1)
     found = written(maker.run).drawings
     assert [one for one in found if one.reason] == []
     assert {one.name for one in found} >= {"violins", "strength", "curves", "correlations", "parallel", "importance"}
