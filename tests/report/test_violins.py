@@ -200,7 +200,10 @@ def test_names_of_any_kind_are_shown_as_they_are(run_of):
     labels = {tick.get_text() for tick in axes.get_xticklabels()}
     assert set(names[:4]) < labels
     assert max(map(len, labels)) <= 28
-    drawn(scores, Violins(x="seed", split="arm"))
+    side_by_side, _ = drawn(scores, Violins(x="seed", split="arm"))
+    for figure in (axes.figure, side_by_side.figure):
+        assert canvas.png(figure).startswith(b"\x89PNG")
+        assert canvas.svg(figure).startswith("<svg")
 
 
 def test_hundreds_of_values_are_cut_and_the_caption_says_so(run_of):

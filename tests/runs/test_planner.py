@@ -500,7 +500,7 @@ def test_the_seeds_of_a_point_stop_and_continue_together(tmp_path, search, sched
     assert {12} < set.union(*ends)
 
 
-@pytest.mark.parametrize("seeds", [1, 2])
+@pytest.mark.parametrize("seeds", [1, 2, pytest.param(3, marks=pytest.mark.long)])
 def test_asha_equals_successive_halving_of_the_means_over_seeds(tmp_path, seeds):
     """By a loop over the rows of a run in which nothing was stopped."""
     grid = ["framework.beta={grid: [1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1]}", f"seeds={seeds}"]
