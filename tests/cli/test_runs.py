@@ -92,7 +92,7 @@ def test_watching_what_nobody_runs_says_how_to_go_on_and_ends(disentune, finishe
     code, out, _ = disentune("status", "tiny", "--watch")
     assert code == 0
     assert "11/12 ended" in out
-    assert out.endswith("not running; go on with: disentune resume runs/tiny/main\n")
+    assert out.endswith("not running; continue with: disentune resume runs/tiny/main\n")
 
 
 def test_watching_goes_on_while_a_driver_does_and_tells_what_changes(disentune, finished, monkeypatch):

@@ -115,7 +115,7 @@ def test_the_end_of_a_run_says_what_comes_next():
     finished = lines_of(pictured([seen()], live=False))
     assert finished[-2:] == ["all 1 trials have ended", "next: disentune results runs/x"]
     unfinished = lines_of(pictured([seen()], live=False, expected=2), where="my runs/x")
-    assert unfinished[-1] == "not running; go on with: disentune resume 'my runs/x'"
+    assert unfinished[-1] == "not running; continue with: disentune resume 'my runs/x'"
     searched = drawn(pictured([seen()], live=False, expected=3, at_most=True))
     assert "1/at most 3 ended" in searched
     assert "the search may ask for up to 2 more: disentune resume runs/x" in searched.replace("\n", "")
@@ -205,7 +205,7 @@ def test_a_pipe_gets_a_line_for_each_look_new_failures_and_the_last_picture_whol
         "  runs/x/trials/new/status.json",
         "2/4 trials ended; 2 pending, 2 failed",
     ]
-    assert text.endswith("not running; go on with: disentune resume runs/x\n")
+    assert text.endswith("not running; continue with: disentune resume runs/x\n")
     assert line(steps[2]).plain == "3/4 trials ended; 1 done, 1 pending, 2 failed; best mig 0.5"
 
 

@@ -236,7 +236,7 @@ def test_a_damaged_status_is_named_with_what_to_do(folder, content):
     with pytest.raises(ConfigError) as caught:
         folder.status()
     assert f"{path} is damaged" in str(caught.value)
-    assert "remove it: the trial goes on from its newest checkpoint" in str(caught.value)
+    assert "remove it: the trial continues from its newest checkpoint" in str(caught.value)
 
 
 # ---- runs

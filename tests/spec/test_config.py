@@ -656,7 +656,7 @@ def test_noise_changes_the_trial():
 def test_points_have_no_pixels():
     points = {"name": "pinwheel", "noise": 0.1, "transform": "unit"}
     found = mistakes(TREE | {"dataset": points, "recon": {"name": "bce"}})
-    assert found["dataset.noise"] == "is added to pixels, but 'pinwheel' holds points; leave it away"
+    assert found["dataset.noise"] == "is added to pixels, but 'pinwheel' holds points; omit it"
     assert found["recon.name"] == "'bce' needs targets in [0, 1], but 'pinwheel' holds points"
 
 

@@ -72,7 +72,7 @@ def _carried_out() -> ExitCode:
         return INTERRUPTED
     except OSError:
         raise
-    except Exception:  # a bug, or the cluster's trouble: a supervisor goes on from the ledger
+    except Exception:  # a bug, or trouble in the cluster: a supervisor restarts from the ledger
         _complain(traceback.format_exc().rstrip("\n"))
         return CRASHED
     return DONE

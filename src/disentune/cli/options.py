@@ -17,7 +17,7 @@ Only = Annotated[
     typer.Option(help="Only the trials for which this holds: \"framework.name == 'beta_vae' and seed < 2\"."),
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="At most this many unfinished trials.")]
-Name = Annotated[str, typer.Option(help="Name of the run; the same name goes on with it.")]
+Name = Annotated[str, typer.Option(help="Name of the run; the same name continues it.")]
 Address = Annotated[str | None, typer.Option(help="Ray cluster to join: auto, or its address. Default: a local Ray.")]
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]

@@ -64,11 +64,11 @@ def score(
     path = Path(what)
     if path.suffix in (".npz", ".npy") or path.is_file():
         if by:
-            raise ConfigError(f"--by {by[0]}: groups the trials of a run, but {what} holds arrays; leave it away")
+            raise ConfigError(f"--by {by[0]}: groups the trials of a run, but {what} holds arrays; omit it")
         _score_arrays(path, names, set_ or [], seed or 0, size.value, as_json)
         return
     if seed is not None:
-        raise ConfigError(f"--seed {seed}: a run's trials are scored with their own seeds; leave it away")
+        raise ConfigError(f"--seed {seed}: a run's trials are scored with their own seeds; omit it")
     _score_run(what, storage, names or ["udr"], set_ or [], size.value, by, as_json)
 
 

@@ -138,7 +138,7 @@ def run(
     address: Address = None,
     retry_failed: Retry = False,
 ) -> None:
-    """Runs a sweep, or goes on with it: finished trials are not done again, a grown sweep runs only its new points.
+    """Runs a sweep, or continues it: finished trials are kept, and a sweep that has grown runs only its new points.
 
     Examples: disentune run sweeps/quickstart.yaml; disentune run sweeps/quickstart.yaml --set seeds=5 --name five
     """
@@ -156,7 +156,7 @@ def resume(
     address: Address = None,
     retry_failed: Retry = False,
 ) -> None:
-    """Goes on with an interrupted run from its folder alone.
+    """Continues an interrupted run; only its folder is needed.
 
     Example: disentune resume runs/quickstart/main
     """

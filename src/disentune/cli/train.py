@@ -125,7 +125,7 @@ def _repeat(path: Place, sets: list[str] | None, only: str | None, as_json: bool
     if sets:
         raise ConfigError(f"--set {sets[0]}: would make another trial than {path}; name the sweep file to change it")
     if only is not None:
-        raise ConfigError(f"--only {only}: chooses a trial of a sweep, but {path} is one; leave it away")
+        raise ConfigError(f"--only {only}: chooses a trial of a sweep, but {path} is one; omit it")
     folder, run = trial_at(path)
     config, recorded, status = folder.config(), folder.rows(), folder.status()
     _refuse_population(run, folder.id, recorded)

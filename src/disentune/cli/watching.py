@@ -221,7 +221,7 @@ def _last_words(picture: Snapshot, where: str) -> list[Text]:
     if picture.live or picture.gone:
         return []
     if not picture.finished:
-        return [_text(f"not running; go on with: disentune resume {here}")]
+        return [_text(f"not running; continue with: disentune resume {here}")]
     more = picture.expected - len(picture.trials)
     asks = f"; the search may ask for up to {more} more: disentune resume {here}" if more > 0 else ""
     return [_text(f"all {len(picture.trials)} trials have ended{asks}"), _text(f"next: disentune results {here}")]

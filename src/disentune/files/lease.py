@@ -59,7 +59,7 @@ def holder(data: bytes | None) -> str:
 
 
 def is_held(path: RemotePath) -> bool:
-    """Whether it is there, was not given back, and was renewed of late: by the store's clock, if it tells that."""
+    """Whether it exists, was not given back, and was renewed recently, by the store's clock if that is known."""
     return _is_taken(read_if_there(path)) and _age_s(path, clock_offset(path.scheme) or 0.0) <= VALID_S
 
 

@@ -43,7 +43,7 @@ def flatness(codes: np.ndarray) -> np.ndarray:
     """
     width, length = widths(codes).mean(axis=1), lengths(codes).mean(axis=1)
     ratios = width[[1, 0, 1]] / np.where(length > 0, length, 1)[[0, 0, 1]]
-    found: np.ndarray = np.minimum(ratios, 1.0)  # but for rounding
+    found: np.ndarray = np.minimum(ratios, 1.0)  # rounding can exceed 1
     return found
 
 

@@ -63,8 +63,8 @@ class Status:
 
 
 def is_final(status: Status, steps: int, settings: Settings) -> bool:
-    """Whether a trial of so many steps stays as it is. One that `stop.steps` or a scheduler ended goes on when the
-    sweep now allows it more."""
+    """Whether a trial of so many steps stays as it is. One that `stop.steps` or a scheduler ended continues if
+    the sweep now allows it more."""
     if status.state == "done" and status.cause.startswith("stop.steps"):
         return status.step >= min(steps, settings.stop.steps or steps)
     if status.state == "done" and status.cause.startswith("scheduler."):
@@ -208,7 +208,7 @@ class TrialFolder:
 
     def status(self) -> Status:
         path = self.status_path
-        remedy = "remove it: the trial goes on from its newest checkpoint"
+        remedy = "remove it: the trial continues from its newest checkpoint"
         try:
             status = Status(**read_json(path, remedy, default={}))
         except TypeError as error:

@@ -534,7 +534,7 @@ def _mismatches(
 
 def _refused_pixels(pixels: Pixels, dataset: Named) -> Iterable[Mistake]:
     if pixels.noise and dataset.plugin.points:
-        yield Mistake("dataset.noise", f"is added to pixels, but '{dataset.name}' holds points; leave it away")
+        yield Mistake("dataset.noise", f"is added to pixels, but '{dataset.name}' holds points; omit it")
     if pixels.statistics == "published" and dataset.plugin.published(dataset.params) is None:
         text = f"must be computed: no published constants of '{dataset.name}' with these parameters are known"
         yield Mistake("dataset.statistics", text)
