@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart test test-rest test-all faults check check-ray bench audit schema docs clean
+.PHONY: setup quickstart test test-rest test-all faults check check-ray bench audit schema docs docs-serve gallery clean
 
 setup: $(VENV)/.ready
 
@@ -19,10 +19,10 @@ quickstart: setup  ## the paper's story in two or three minutes
 
 test: setup  ## every unit and oracle test, a tenth of the fuzzing, and one real pass over Ray, W&B, the browser and a cluster
 	$(BIN)/python -m pytest -m "not long and not ray and not cluster and not browser" -n 2
-	$(BIN)/python -m pytest -m "not long and (ray or cluster or browser)" -n 2 --dist loadfile --durations 10
+	$(BIN)/python -m pytest -m "not long and (ray or cluster or browser)" -n 2 --dist loadgroup --durations 10
 
 test-rest: setup  ## what `make test` leaves out: every fault, the whole cluster, reproduction, all of the fuzzing
-	$(BIN)/python -m pytest -m "long and (ray or cluster or browser)" -n 2 --dist loadfile --durations 20
+	$(BIN)/python -m pytest -m "long and (ray or cluster or browser)" -n 2 --dist loadgroup --durations 20
 	FUZZ_TIMES=1 $(BIN)/python -m pytest -m "fuzz or (long and not ray and not cluster and not browser)" -n 2
 
 test-all: test test-rest  ## every test there is
@@ -59,9 +59,18 @@ $(VENV)/.audit:
 schema: setup  ## rewrites schemas/ from the classes
 	$(BIN)/python -m disentune.spec.schema
 
-docs: setup  ## writes the parts of docs/ that come from the code; fails when one was stale
+export NO_MKDOCS_2_WARNING = 1
+docs: setup  ## builds site/; fails when a generated page is stale, a link is broken or a command fails; LONG=1 runs the long ones too
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/check.py $(if $(LONG),--long)
+	$(BIN)/python -m mkdocs build --strict --quiet
+
+docs-serve: setup  ## shows the site on http://127.0.0.1:8000 and follows changes
+	$(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8000
+
+gallery: setup  ## draws the figures of docs/gallery.md from a small run
+	$(BIN)/python docs/gallery.py
 
 clean:  ## leaves a fresh clone
-	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -o -name '*.egg-info' | xargs rm -rf

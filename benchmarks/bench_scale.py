@@ -191,8 +191,8 @@ def tell(bench: Bench, size: int, found: Measured, smallest: int, least: Measure
     wall, driver = statistics.fmean(walls), 1000 * statistics.fmean(pace.driver_s for pace in found.paces)
     bench.number(f"{what}: to plan", found.plan.seconds, "s", note=found.plan.note)
     note = f"before the kill {walls[0]:.0f}, after it {walls[1]:.0f}"
-    bench.number(f"{what}: wall time a trial", wall, "ms", note=note)
-    bench.number(f"{what}: driver's CPU time a trial", driver, "ms", at_most=DRIVER_LIMIT_MS)
+    bench.number(f"{what}: wall time per trial", wall, "ms", note=note)
+    bench.number(f"{what}: driver's CPU time per trial", driver, "ms", at_most=DRIVER_LIMIT_MS)
     bench.number(f"{what}: driver's memory at most", found.memory_mb, "MB")
     for name, look in found.looks.items():
         bench.number(f"{what}: disentune {name}", look.seconds, "s", note=look.note)
@@ -200,7 +200,7 @@ def tell(bench: Bench, size: int, found: Measured, smallest: int, least: Measure
         before = statistics.fmean(pace.wall_s for pace in least.paces)
         sides = {"ours": wall, "rival": 1000 * before, "unit": "ms"}
         bench.ratio(
-            f"wall time a trial, {size:,} trials / {smallest:,}", wall / 1000 / before, at_most=FLAT_LIMIT, **sides
+            f"wall time per trial, {size:,} trials / {smallest:,}", wall / 1000 / before, at_most=FLAT_LIMIT, **sides
         )
     if found.growth:
         wall_growth, driver_growth = found.growth

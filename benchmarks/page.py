@@ -41,7 +41,7 @@ GROUPS = {
         "see the slots kept busy.",
     ),
     "slots": ("Slots kept busy", "Trial-seconds / (slots x wall time)."),
-    "resume": ("A killed run goes on", "The driver was killed as by a power cut."),
+    "resume": ("A killed run continues", "The driver was killed as by a power cut."),
     "scale": (
         "Many trials",
         "Sweeps of trials that train one step on a tiny world, killed half-way and resumed. The shape of the largest "

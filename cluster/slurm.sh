@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
-# A sweep on SLURM: Ray's head and the driver on the first node, workers on the others, and again after a pre-emption.
-# Submit it from the top of this repository, which all nodes see, with the .venv that `make setup` made there:
+# A sweep on SLURM: Ray's head and the driver on the first node, workers on the others, continued after a pre-emption.
+# Submit it from the top of this repository, which all nodes must see, with the .venv that `make setup` created there:
 #
 #   sbatch cluster/slurm.sh sweeps/quickstart.yaml --set seeds=3
 #   disentune status quickstart --watch
 #   scancel JOB                                # ends it; the same sbatch continues from the last checkpoints
 #
+# What your site asks for: remove one # and change the value, or give the option to sbatch itself.
+##SBATCH --partition=CHANGE_ME
+##SBATCH --account=CHANGE_ME
+#
 #SBATCH --job-name=disentune
+#SBATCH --output=disentune-%j.log
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=8
@@ -20,6 +25,7 @@ set -euo pipefail
 sweep=${1:?"which sweep? sbatch cluster/slurm.sh sweeps/quickstart.yaml"}
 shift
 export DISENTUNE_STORAGE=${DISENTUNE_STORAGE:-$PWD/runs} # a folder that all nodes see
+export DISENTUNE_DATA=${DISENTUNE_DATA:-$PWD/data}       # prepared data sets; a folder that all nodes see
 export OMP_NUM_THREADS=1 RAY_AUTH_MODE=token
 export RAY_health_check_period_ms=2000 RAY_health_check_timeout_ms=5000 RAY_health_check_failure_threshold=5
 export PATH=$PWD/.venv/bin:$PATH

@@ -14,8 +14,12 @@ from disentune.files import documents, lease, storage
 from disentune.runs.ledger import Run
 from disentune.runs.trial_folder import Status
 from disentune.spec.config import TrialConfig, nested
-from layers import deselect_long
+from layers import SlowTests, deselect_long, rank
 from object_store import Store, served, use_store
+
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+"""Hundreds of processes import the same files: compiling them once and for all takes a tenth off the tests."""
 
 TRIAL = {
     "dataset.name": "xysquares",
@@ -40,6 +44,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.parent.name == "fuzz":
             item.add_marker("fuzz")
     deselect_long(config, items)
+    items.sort(key=lambda item: rank(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> SlowTests | None:
+    return SlowTests(config, log) if config.option.dist == "loadgroup" else None
 
 
 def trial_config(**changes: Any) -> TrialConfig:
@@ -89,6 +99,13 @@ def no_waiting_for_disks() -> Iterator[None]:
 def no_data_root(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that reads files says where; what a command sets is gone after it."""
     monkeypatch.setenv("DISENTUNE_DATA", "")
+
+
+@pytest.fixture(autouse=True)
+def no_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command or a trial tells its process of the storage is gone after the test."""
+    monkeypatch.setenv("DISENTUNE_STORAGE", "")
+    monkeypatch.delenv("DISENTUNE_STORAGE")
 
 
 @pytest.fixture

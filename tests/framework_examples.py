@@ -2,6 +2,10 @@
 
 from typing import Any
 
+DONORS = [
+    {"role": role, "trial": f"{number:016x}", "weights": f"{number:064x}"}
+    for number, role in enumerate(("best", "worst", "best", "worst"))
+]
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "ada_gvae": [
         {"beta": 0.7},
@@ -11,7 +15,11 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "ada_ml_vae": [{"beta": 0.7}, {"beta": 0.7, "ratio": 0.2, "divergence": "kl", "pairs": "laplace"}],
     "ae": [{}],
     "annealed_vae": [{"c_max": 4, "gamma": 5, "ramp": 100}],
-    "beta_tc_vae": [{"beta": 3}, {"beta": 3, "estimator": "mss"}],
+    "beta_tc_vae": [
+        {"beta": 3},
+        {"beta": 3, "estimator": "mss"},
+        {"beta": 3, "estimator": "mss", "alpha": 0.5, "gamma": 2},
+    ],
     "beta_vae": [{"beta": 0.7}],
     "control_vae": [{"kl_target": 2}, {"kl_target": 0.5, "ki": 0.01, "anti_windup": "released", "beta_max": 3}],
     "decomposition_vae": [
@@ -30,12 +38,18 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"gamma": 3, "width": 8, "depth": 2, "permuted": "same_batch"},
     ],
     "info_vae": [{"alpha": 0.3, "lambda_z": 5}, {"alpha": -0.5, "lambda_z": 5, "kernel": "imq"}],
+    "manipulator": [
+        {"donors": DONORS, "epsilon": 0.2, "decoder_batches": 1, "samples": 2, "helper_learning_rate": 1e-2},
+        {"donors": DONORS[:2], "epsilon": 1.0, "decoder_batches": 1, "samples": 1, "helper_learning_rate": 1e-3},
+    ],
     "pcl": [{}, {"features": "raw", "pairs": {"name": "laplace", "rate": 2.0}}],
     "slow_vae": [{}, {"beta": 0.7, "gamma": 2, "rate": 3, "directions": "as_published", "pairs": "original"}],
 }
 
 FALLS: dict[str, str] = {"annealed_vae": "recon", "control_vae": "recon", "factor_vae": "recon"}
 """What training must bring down where that is not the whole `loss`, because the loss itself changes with the step."""
+UNENCODED = {"manipulator"}
+"""Frameworks that only train the decoder."""
 UNDECODED = {"pcl"}
 """Frameworks without a reconstruction: the decoder learns nothing."""
 NOISELESS = {"ae"}

@@ -21,7 +21,7 @@ from processes import patience_s
 NEEDED = ("ip", "unshare", "nsenter", "setpriv", "rsync", "ssh", "ssh-keygen", "sshd")
 REASON = "needs root, and: apt-get install openssh-server rsync iproute2"
 COMMAND_S, START_S = 180.0, 30.0
-SMALL_KB = 512
+SMALL_KB = 192
 HEAD, ONE, TWO, LAPTOP = "head", "one", "two", "laptop"
 WORKERS = (ONE, TWO)
 SERVERS = (HEAD, *WORKERS)

@@ -1,9 +1,28 @@
-"""Which tests a call of pytest leaves out although `-m` does not say so: those that take long."""
+"""Which tests a call of pytest leaves out although `-m` does not say so, and how the slow ones are dealt to workers."""
 
 import re
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+TOGETHER = (
+    "tests/integration/test_cluster.py",
+    "tests/driver/test_trainable.py",
+    "tests/cluster/test_submission.py",
+    "tests/integration/test_browser.py",
+    "tests/integration/test_dashboard.py",
+    "tests/integration/test_site.py",
+)
+"""Files whose slow tests share something that is slow to start, or build on each other: each runs on one worker."""
+LONGEST_FIRST = (
+    *TOGETHER,
+    "tests/integration/test_reproduction.py",
+    "tests/integration/test_elastic.py",
+    "tests/integration/test_wandb.py",
+    "tests/faults",
+)
+"""What takes minutes comes first, so that no worker begins with it when the others are at their last test."""
 
 
 def wants_long(expression: str) -> bool:
@@ -29,3 +48,23 @@ def deselect_long(config: pytest.Config, items: list[pytest.Item]) -> None:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
         items[:] = [item for item in items if item not in gone]
+
+
+def rank(nodeid: str) -> int:
+    """The place of a test in LONGEST_FIRST; tests of equal rank keep their order."""
+    found = (place for place, path in enumerate(LONGEST_FIRST) if nodeid.startswith(path))
+    return next(found, len(LONGEST_FIRST))
+
+
+class SlowTests(LoadScopeScheduling):
+    """`--dist loadgroup` as the Makefile means it: tests one by one in their order, except for the files of TOGETHER.
+
+    The groups of pytest-xdist itself have no effect with pytest 9.2 (its issue 1386)."""
+
+    def __init__(self, config: pytest.Config, log: object):
+        super().__init__(config, log)  # type: ignore[arg-type]
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return path if path in TOGETHER else nodeid

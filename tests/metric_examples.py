@@ -1,10 +1,22 @@
 """Tables that every metric is tried on, and what the suite must know of each metric."""
 
+from dataclasses import replace
+
 import numpy as np
 
 SIZES = (4, 3, 5)
 
-ARTIFICIAL_SCALE = {"gaussian_wasserstein", "active_units", "kl_per_latent", "reconstruction"}
+ARTIFICIAL_SCALE = {
+    "gaussian_wasserstein",
+    "active_units",
+    "kl_per_latent",
+    "kl_per_factor",
+    "kl_decomposition",
+    "posterior_overlap",
+    "reconstruction",
+    "prior_divergence",
+    "prior_log_density",
+}
 """Metrics that change when all codes are multiplied by a number."""
 CENTRED = {"hoyer"}
 """Metrics that change when a number is added to all codes."""
@@ -15,17 +27,27 @@ UNBOUNDED = {
     "active_units",
     "downstream",
     "kl_per_latent",
+    "kl_per_factor",
     "reconstruction",
+    "jacobian_orthogonality",
+    "kl_decomposition",
+    "prior_divergence",
+    "prior_log_density",
 }
 """Metrics that are not between -1 and 1."""
 
 
 MOVED = {"downstream": 0.06}
 """How far shift and scale of codes move a score, beyond rounding: a regression on ten rows feels its penalty."""
+DRAWN = {"kl_decomposition": 0.25, "posterior_overlap": 0.1, "prior_divergence": 2.0}
+"""How far a score moves with its own draws: 480 codes of three latents, whose log-densities have a deviation of 1.2;
+`prior_divergence` is in nats, from draws that do not follow the codes."""
 SMALLER = {
+    "prior_log_density": {"draws": 400},
     "downstream": {"train": 150, "test": 100},
     "beta_vae_score": {"members": 4},
     "factor_vae_score": {"members": 4},
+    "jacobian_orthogonality": {"threshold": 1.0},
 }
 """Params for tables of a few hundred rows."""
 
@@ -51,3 +73,14 @@ def logvars_of(codes):
 def images_of(factors):
     """Four pixels that show the factors."""
     return factors @ np.random.default_rng(3).integers(1, 9, size=(factors.shape[1], 4))
+
+
+def with_decoder(table):
+    """The table with what only a trained model has. Codes that vary together also move the image together."""
+
+    def gram(rows):
+        scale = np.abs(table.codes).max() or 1.0
+        covariance = np.cov(table.codes.T / scale, ddof=0).reshape(table.codes.shape[1], -1)
+        return np.tile(covariance, (len(rows), 1, 1))
+
+    return replace(table, reconstruction=lambda rows: (table.codes[rows] ** 2).sum(axis=1), gram=gram)

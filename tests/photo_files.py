@@ -4,6 +4,7 @@ import gzip
 import io
 import struct
 import tarfile
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import product
@@ -13,9 +14,10 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from PIL import Image
 from scipy.io import savemat
 
-from disentune.data import cars3d, smallnorb
+from disentune.data import cars3d, celeba, fashion_mnist, smallnorb
 
 ARCHIVE = "nips2015-analogy-data.tar.gz"
 CARS = {"elevation": 2, "azimuth": 3, "object_type": 12}
@@ -25,6 +27,8 @@ STEMS = {
     "training": "smallnorb-5x46789x9x18x6x2x96x96-training",
     "testing": "smallnorb-5x01235x9x18x6x2x96x96-testing",
 }
+CLOTHES = {"train": 60, "t10k": 20}
+IDX_TYPES = {"uint8": 0x08, "int8": 0x09, "int16": 0x0B, "int32": 0x0C, "float32": 0x0D, "float64": 0x0E}
 MAGIC = {"uint8": 0x1E3D4C55, "int32": 0x1E3D4C54, "int16": 0x1E3D4C56, "float32": 0x1E3D4C51, "float64": 0x1E3D4C53}
 
 
@@ -153,9 +157,72 @@ def own_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
 
 
+# ---- photographs without factors
+
+
+def clothes() -> dict[str, np.ndarray]:
+    """Fashion-MNIST in miniature: uint8 (n, 28, 28) by part."""
+    count = sum(CLOTHES.values())
+    tiles = np.random.default_rng(7).integers(256, size=(count, 7, 7), dtype=np.uint8)
+    images = tiles.repeat(4, axis=1).repeat(4, axis=2)
+    return {"train": images[: CLOTHES["train"]], "t10k": images[CLOTHES["train"] :]}
+
+
+def idx(array: np.ndarray) -> bytes:
+    """Two zeros, the type, the axes, their sizes as big-endian int32, then the bytes."""
+    return bytes([0, 0, IDX_TYPES[array.dtype.name], array.ndim]) + struct.pack(f">{array.ndim}i", *array.shape) + \
+        array.astype(array.dtype.newbyteorder(">")).tobytes()  # fmt: skip
+
+
+def write_clothes(root: Path, packed: bool = True) -> None:
+    for part, images in clothes().items():
+        name, content = f"{part}-images-idx3-ubyte", idx(images)
+        (root / (f"{name}.gz" if packed else name)).write_bytes(gzip.compress(content, 1) if packed else content)
+
+
+def small_fashion_mnist(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(fashion_mnist, "COUNTS", CLOTHES)
+    write_clothes(root)
+    return {}
+
+
+def encoded(image: np.ndarray, kind: str) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, kind)
+    return file.getvalue()
+
+
+def faces(count: int = 60) -> np.ndarray:
+    """uint8 (n, 218, 178, 3)"""
+    return np.ascontiguousarray(mosaics(count, 224, 3, seed=9)[:, :218, :178])
+
+
+def write_faces(root: Path, images: np.ndarray) -> None:
+    with zipfile.ZipFile(root / "img_align_celeba.zip", "w") as archive:
+        for number, image in enumerate(images):
+            archive.writestr(f"img_align_celeba/{number + 1:06d}.jpg", encoded(image, "JPEG"))
+
+
+def small_celeba(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(celeba, "COUNT", 60)
+    write_faces(root, faces())
+    return {}
+
+
+def folder_of_images(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    for number, image in enumerate(mosaics(60, 16, 3, seed=3)):
+        place = root / "own" / f"series{number % 2}"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number:03d}.png").write_bytes(encoded(image, "PNG"))
+    return {"path": "own", "count": 60, "image_shape": [3, 16, 16]}
+
+
 FILES: dict[str, Callable[[Path, pytest.MonkeyPatch], dict[str, Any]]] = {
     "cars3d": small_cars3d,
     "smallnorb": small_smallnorb,
     "grid_file": own_file,
+    "fashion_mnist": small_fashion_mnist,
+    "celeba": small_celeba,
+    "image_folder": folder_of_images,
 }
 """For each data set: makes it small, writes its files into the data root, and gives its parameters."""

@@ -6,11 +6,14 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+import optuna
+from optuna.distributions import FloatDistribution
 
 from conftest import RunMaker, trial_config
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
 from disentune.runs.segment import StepReport
+from disentune.runs.suggest import journal
 from disentune.runs.trial_folder import Status, TrialFolder
 from disentune.spec.config import id_of
 from disentune.spec.space import check
@@ -34,12 +37,26 @@ def quick_trial(maker: RunMaker, rows: Iterable[Mapping[str, Any]], arm: str = "
     state = Status(state=status, step=step, cause=cause, seconds=60.0 + step / 100, node="node-1", attempts=1)  # type: ignore[arg-type]
     (folder.path / "status.json").write_text(json.dumps(asdict(state)))
     lines = [
-        {"step": row["step"], "metrics": {key: value for key, value in row.items() if key != "step"},
-         "clock": {"seconds": row["step"] / 100}}
+        {"step": row["step"], "metrics": {key: value for key, value in row.items() if key not in ("step", "details")},
+         "details": row.get("details", {}), "clock": {"seconds": row["step"] / 100}}
         for row in rows
     ]  # fmt: skip
     folder.rows_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return config.id
+
+
+def suggested(maker: RunMaker, points: Mapping[str, list[dict[str, float]]], **settings: Any) -> None:
+    """Writes the sweep and the journal of a search that suggested these points in each arm."""
+    count = max(len(some) for some in points.values())
+    search = {"name": "optuna", "points": count}
+    maker.sweep(list(points), objective={"metric": "mig", "mode": "max"}, search=search, **settings)
+    storage = journal(maker.run.journal_path)
+    for arm, some in points.items():
+        study = optuna.create_study(study_name=arm, storage=storage)
+        for values in some:
+            ranges = {key: FloatDistribution(0.0, 100.0) for key in values}
+            study.enqueue_trial(values)
+            study.ask(ranges).set_user_attr("asked", True)
 
 
 def forged(folder: TrialFolder, change: Callable[[dict[str, Any]], None]) -> TrialFolder:

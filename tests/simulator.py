@@ -4,6 +4,7 @@ import itertools
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,13 @@ from disentune.runs.planner import Planner
 from disentune.runs.segment import Superseded, work
 from disentune.spec.space import check
 from disentune.spec.sweepfile import read_sweep
+from processes import patience_s, rows_on_disk
 
 TINY = """
 name: tiny
 trial:
   dataset: {name: xysquares, image_size: 8, square_size: 2, grid_size: 3, squares: 2}
-  model: {name: mlp, width: 8, latents: 3}
+  model: {name: linear, latents: 3}
   recon: {name: mse}
   training: {steps: 12, batch_size: 4, learning_rate: 1e-2, log_every: 3}
   evaluation: {metrics: [mig], every: 3}
@@ -32,8 +34,8 @@ seeds: 2
 objective: {metric: mig, mode: max}
 checkpoint: {every_steps: 2}
 """
-MOST_KILLS = 12
-PATIENCE_S = 120.0
+MOST_ROWS = 12
+"""New rows that a session may write before it is killed, of the 48 of a sweep."""
 GRID = "{grid: [1e-3, 1e-2, 1e-1]}"
 RANGE = "{log_uniform: [1e-4, 1]}"
 SEARCHES = {
@@ -134,7 +136,8 @@ def _drag_on(zombies: list, number: int) -> bool:
 
 
 def sessions_through_kills(run: Run, path: Path, seed: int) -> int:
-    """Sessions in child processes, each SIGKILLed at a random moment until one gets to the end; returns the kills."""
+    """Sessions in child processes, each SIGKILLed a moment after a random number of new rows, until one gets to the
+    end; returns the kills."""
     rng, kills = np.random.default_rng(seed), 0
     while True:
         child = os.fork()
@@ -145,23 +148,26 @@ def sessions_through_kills(run: Run, path: Path, seed: int) -> int:
                 code = 0
             finally:
                 os._exit(code)
-        patience = rng.uniform(0.1, 0.5) if kills < MOST_KILLS else PATIENCE_S
-        status = _wait(child, patience)
-        if status is not None:
+        wanted = rows_on_disk(run.path) + int(rng.integers(MOST_ROWS))
+        status = _wait(child, lambda wanted=wanted: rows_on_disk(run.path) >= wanted)
+        time.sleep(rng.uniform(0, 0.02))
+        if status is None:
+            os.kill(child, signal.SIGKILL)
+            status = os.waitpid(child, 0)[1]
+        if status != signal.SIGKILL:
             assert status == 0, "the session failed by itself"
             return kills
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
         kills += 1
 
 
-def _wait(child: int, seconds: float) -> int | None:
-    """The child's exit status, or None if it is still running then."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+def _wait(child: int, condition: Callable[[], bool]) -> int | None:
+    """The child's exit status, or None if the condition holds first."""
+    deadline = time.monotonic() + patience_s()
+    while not condition():
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return status
+        assert time.monotonic() < deadline, "the session hangs"
         time.sleep(0.005)
     return None
 

@@ -1,4 +1,4 @@
-"""Pages that name the code name what is there."""
+"""Pages name what is there, links lead somewhere, generated pages are fresh, and commands that pages show work."""
 
 import importlib
 import re
@@ -9,14 +9,153 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
-WALKS = ARCHITECTURE[ARCHITECTURE.index("## From a sweep file") : ARCHITECTURE.index("## Words")]
-HOPS = sorted(set(re.findall(r"`([a-z]+\.[a-z_]+\.[A-Za-z_.]+)`", WALKS)))
+DOCS = ROOT / "docs"
+
+
+def loaded(name):
+    """A script of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+check = loaded("check")
+PAGES = check.pages()
+MARKED = {page: list(check.blocks(page)) for page in PAGES}
+
+
+def shown(page):
+    return str(page.relative_to(ROOT))
+
+
+# ---- generated pages
 
 
 def test_generated_pages_are_up_to_date():
-    done = subprocess.run([sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, DOCS / "generate.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_stale_page_is_named_with_the_first_line_that_differs(tmp_path):
+    generate = loaded("generate")
+    page = tmp_path / "page.md"
+    page.write_text("one\ntwo\nold\n")
+    assert generate.stale({page: "one\ntwo\nnew\n"}) == {page: 3}
+    assert generate.stale({page: "one\ntwo\nold\n"}) == {}
+    assert generate.stale({tmp_path / "missing.md": "one\n"}) == {tmp_path / "missing.md": 1}
+
+
+@pytest.mark.parametrize("page", ["reference/sweep.md", "reference/frameworks.md", "reference/metrics.md"])
+def test_every_key_of_the_reference_has_a_description(page):
+    rows = re.findall(r"^\| `\w+` \|.*$", (DOCS / page).read_text(), re.MULTILINE)
+    assert len(rows) > 20
+    assert [row for row in rows if row.endswith("|  |")] == []
+
+
+@pytest.mark.long
+def test_the_gallery_shows_every_kind_of_figure():
+    """On failure: `make gallery`."""
+    from disentune.spec.figures import FIGURES
+
+    assert re.findall("^## (.*)$", (DOCS / "gallery.md").read_text(), re.MULTILINE) == list(FIGURES)
+
+
+# ---- links and names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_files_and_links_that_a_page_names_exist(page):
+    assert [*check.wrong_links(page), *check.wrong_names(page)] == []
+
+
+def test_a_broken_link_is_named_with_file_and_line(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\n[one](gone.md) and [two](#title) and [three](#other)\n\n```\n[code](gone.md)\n```\n")
+    assert list(check.wrong_links(page)) == [
+        f"{page}:3: broken link: gone.md",
+        f"{page}:3: broken link: #other: no such heading",
+    ]
+
+
+def test_a_file_that_is_not_there_is_named_with_file_and_line(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("see\n`sweeps/quickstart.yaml` and `sweeps/gone.yaml`\n")
+    assert list(check.wrong_names(page)) == [f"{page}:2: no such file: sweeps/gone.yaml"]
+
+
+def test_the_navigation_names_every_page():
+    nav = (ROOT / "mkdocs.yml").read_text().split("nav:\n  - Home")[1]
+    named = {"index.md"} | set(re.findall(r"[\w/]+[\w-]*\.md", nav))
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    assert named - {"contributing.md", "changelog.md"} == pages
+
+
+def test_the_readme_is_short_and_narrow():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 135
+    assert [line for line in lines if len(line) > 120] == []
+
+
+# ---- commands
+
+
+def marked_page(tmp_path, text):
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    return page
+
+
+@pytest.mark.parametrize("long", [False, pytest.param(True, marks=[pytest.mark.long, pytest.mark.ray])])
+@pytest.mark.parametrize("page", [page for page in PAGES if MARKED[page]], ids=shown)
+def test_commands_of_a_page_run_as_shown(page, long):
+    if not any(block.long == long and block.kind == "run" for block in MARKED[page]):
+        pytest.skip("shows no such command")
+    assert list(check.run_page(page, long)) == []
+
+
+def test_a_command_that_fails_is_named_with_file_and_line(tmp_path):
+    page = marked_page(tmp_path, "# Title\n\n<!-- run -->\n```console\n$ true\n$ echo no; exit 3\n```\n")
+    assert list(check.run_page(page)) == [f"{page}:6: exit code 3 instead of 0: echo no; exit 3\nno\n"]
+
+
+def test_a_command_that_prints_something_else_is_named_with_file_and_line(tmp_path):
+    page = marked_page(tmp_path, "<!-- run -->\n```console\n$ echo one 0.25; echo two\none 0.75\n2\n```\n")
+    assert list(check.run_page(page)) == [f"{page}:3: prints something else: echo one 0.25; echo two\none 0.25\ntwo\n"]
+
+
+def test_a_block_can_be_a_file_of_a_later_command(tmp_path):
+    file = "<!-- file: a/b.txt -->\n```text\nhello\n```\n"
+    run = "<!-- run: exit 1 -->\n```console\n$ cat a/b.txt\nhello\n$ false\n```\n"
+    assert list(check.run_page(marked_page(tmp_path, file + run))) == []
+
+
+def test_a_mark_without_a_block_is_refused(tmp_path):
+    page = marked_page(tmp_path, "<!-- run -->\n\n```console\n$ true\n```\n")
+    with pytest.raises(ValueError, match=re.escape(f"{page}:1: a mark must be on the line before a code block")):
+        list(check.run_page(page))
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "same"),
+    [
+        (["a  1.5"], ["a 2.25"], True),
+        (["a", "...", "z"], ["a", "b", "c", "z"], True),
+        (["a ... z"], ["a b z"], True),
+        (["18 trials"], ["17 trials"], False),
+        (["a"], ["a", "b"], False),
+    ],
+)
+def test_output_agrees_up_to_decimals_spaces_and_dots(expected, printed, same):
+    assert check.agrees(expected, printed) is same
+
+
+# ---- the walks of architecture.md
+
+ARCHITECTURE = (DOCS / "architecture.md").read_text()
+WALKS = ARCHITECTURE[ARCHITECTURE.index("## From a sweep file") : ARCHITECTURE.index("## A run on disk")]
+HOPS = sorted(set(re.findall(r"`([a-z]+\.[a-z_]+\.[A-Za-z_.]+)`", WALKS)))
 
 
 def test_every_step_of_the_walks_names_a_function():
@@ -32,23 +171,3 @@ def test_what_the_walks_name_exists(hop):
     for name in attributes:
         found = getattr(found, name)
     assert callable(found)
-
-
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_and_links_that_a_page_names_exist(page):
-    text = page.read_text()
-    named = re.findall(r"\b((?:src/disentune|tests|sweeps|benchmarks)/[\w/.-]+\.(?:py|yaml))\b", text)
-    linked = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
-    missing = [name for name in named if not (ROOT / name).exists()]
-    missing += [name for name in linked if not (page.parent / name).exists()]
-    assert sorted(set(missing) - EXAMPLES) == []
-
-
-EXAMPLES = {
-    "src/disentune/frameworks/free_bits_vae.py", "tests/frameworks/test_free_bits_vae.py",
-    "sweeps/demo.yaml", "sweeps/x.yaml",
-}  # fmt: skip
-"""Files of the reader's own."""

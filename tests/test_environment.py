@@ -58,7 +58,7 @@ def test_other_code_is_named_by_its_commit_or_else_by_its_hash(now):
     assert differences(then, here | {"commit": then["commit"]}) == ["disentune's code 0123456789ab -> ba9876543210"]
 
 
-def test_a_commit_that_changed_no_code_is_no_difference(now):
+def test_a_commit_that_changed_no_code_is_not_a_difference(now):
     assert differences(now | {"commit": "a" * 40}, now | {"commit": "b" * 40}) == []
 
 
@@ -137,7 +137,7 @@ def test_a_key_in_base64_is_hidden_wherever_it_begins(key, encode, before, after
 @pytest.mark.parametrize(
     "value", ["0.391938", "12345678", "-1.25e-10", "1_000_000", "127.0.0.1", "Disabled", "required"]
 )
-def test_a_number_or_a_common_word_is_no_secret(value):
+def test_a_number_or_a_common_word_is_not_a_secret(value):
     text = f"mig 0.39193812345678, {value}"
     assert without_secrets(text, {"MAX_TOKENS": value, "KEY_MODE": value}) == text
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from _pytest.mark.expression import Expression
 
-from layers import deselect_long, wants_long
+from layers import LONGEST_FIRST, TOGETHER, SlowTests, deselect_long, rank, wants_long
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
@@ -92,10 +92,55 @@ def test_long_tests_run_when_the_markers_or_a_node_id_ask_for_them(markers, argu
 
 @pytest.mark.parametrize("needed", ["ray", "cluster", "browser"])
 @pytest.mark.parametrize("also", [(), ("long",)])
-def test_slow_tests_of_one_file_stay_on_one_worker(needed, also):
-    """They share what is slow to start, and those of the cluster build on each other."""
+def test_slow_tests_are_dealt_by_our_own_rule(needed, also):
     lines = [line for line in (ROOT / "Makefile").read_text().splitlines() if "pytest" in line and " -n " in line]
     found = {line: re.search(r'-m pytest -m (?:"([^"]+)"|(\S+))', line) for line in lines}
     chosen = [line for line, expression in found.items() if selects(expression[1] or expression[2], (needed, *also))]
     assert chosen
-    assert [line for line in chosen if "--dist loadfile" not in line] == []
+    assert [line for line in chosen if "--dist loadgroup" not in line] == []
+
+
+def test_files_whose_slow_tests_share_a_fixture_are_kept_together():
+    needs = re.compile(r"pytest\.mark\.(ray|cluster|browser)")
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in ROOT.glob("tests/**/test_*.py")}
+    sharing = {name for name, text in texts.items() if needs.search(text) and 'scope="module"' in text}
+    assert sharing == set(TOGETHER)
+
+
+def test_every_name_in_the_order_of_slow_tests_exists():
+    assert [name for name in LONGEST_FIRST if not (ROOT / name).exists()] == []
+
+
+class Worker:
+    """A worker of xdist that takes down which tests it is sent."""
+
+    def __init__(self):
+        self.sent, self.shutting_down, self.gateway = [], False, SimpleNamespace(id="a")
+
+    def send_runtest_some(self, indices):
+        self.sent.append(indices)
+
+    def shutdown(self):
+        self.shutting_down = True
+
+
+def test_the_longest_come_first_and_those_that_share_stay_on_one_worker():
+    quick, slow, *shared = (
+        "tests/a.py::test[1]",
+        "tests/faults/test_b.py::test",
+        *(f"{TOGETHER[0]}::test_{i}" for i in "abc"),
+    )
+    ids = sorted([quick, slow, shared[2], "tests/a.py::test[2]", *shared[:2]], key=rank)
+    assert ids == [shared[2], *shared[:2], slow, quick, "tests/a.py::test[2]"]
+    config = SimpleNamespace(
+        option=SimpleNamespace(loadscopereorder=True), getvalue=lambda name: ["2*popen"], rootpath=ROOT
+    )
+    scheduler, workers = SlowTests(config, None), [Worker(), Worker()]
+    for worker in workers:
+        scheduler.add_node(worker)
+        scheduler.add_node_collection(worker, ids)
+    scheduler.schedule()
+    assert [worker.sent for worker in workers] == [[[0, 1, 2]], [[3], [4]]]
+    scheduler.mark_test_complete(workers[1], 3)
+    assert workers[1].sent == [[3], [4], [5]]
+    assert not workers[0].shutting_down

@@ -28,7 +28,7 @@ def test_good_parameters_come_back_checked():
     assert params == Params(kind=1.0, bins=10)
 
 
-def test_an_unknown_name_is_met_with_the_nearest():
+def test_an_unknown_name_is_answered_with_the_nearest():
     assert "unknown metric 'mien'. Did you mean 'mine'?" in message("mien")
 
 
@@ -41,7 +41,7 @@ def test_each_problem_says_what_must_hold_and_what_came():
     text = message(bin=3, bins=1)
     assert "unknown key. Did you mean 'bins'? Known: bins, kind" in text
     assert "must be >= 2, got 1" in text
-    assert "is required, but not set" in text
+    assert "is required but not set" in text
 
 
 def test_words_are_not_pydantics():

@@ -10,7 +10,10 @@ __all__ = ["load"]
 
 
 def load(run: str | Path) -> "Results":
-    """A run's results: `load("runs/quickstart/main").rows` is a DataFrame."""
-    from disentune.results.tables import load as load_results  # so that `import disentune` stays instant
+    """The results of a run, given by its folder, `sweep/run` or the sweep's name.
+
+    `.rows` is a DataFrame with one row per trial and report, `.trials` one with one row per trial.
+    """
+    from disentune.results.tables import load as load_results  # imported here to keep `import disentune` fast
 
     return load_results(run)

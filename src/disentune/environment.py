@@ -1,4 +1,4 @@
-"""What a run was made with: versions, commit, hardware. Nothing personal: no user, no path, no variable."""
+"""Versions, commit and hardware of a run; nothing personal: no user name, path or environment variable."""
 
 import base64
 import hashlib
@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 OWN = Path(__file__).parent
 PACKAGES = ("disentune", "torch", "numpy", "scikit-learn", "scipy", "ray", "optuna", "pandas", "pyarrow")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|_PWD|CREDENTIAL", re.IGNORECASE)
-"""In the name of a variable; the path of something that is there is none."""
+"""In the name of a variable. The path of an existing file does not count as a secret."""
 SHORTEST_SECRET = 8
 _NUMBER = re.compile(r"[+-]?[0-9._]{1,24}([eE][+-]?[0-9]{1,3})?")
-"""No secret, whatever the name of the variable: MAX_TOKENS=0.391938."""
+"""Not a secret, whatever the name of the variable: MAX_TOKENS=0.391938."""
 _WORDS = {
     "anonymous", "automatic", "available", "development", "disabled", "external", "internal", "keychain", "localhost",
     "optional", "password", "production", "readonly", "required", "undefined", "unlimited", "username",
 }  # fmt: skip
-"""No secrets either; shorter ones, such as true and none, are too short for one."""
+"""Not secrets either. Shorter words such as true and none need no entry: they are too short to be a secret."""
 _LOGIN = re.compile(r"//[^/\s@:]*:[^/\s@]+@")
-"""In an address."""
+"""A login in a URL."""
 
 
 def environment() -> dict[str, Any]:
@@ -55,15 +55,16 @@ def short_hash(data: bytes) -> str:
 
 
 def versions() -> dict[str, str | None]:
-    """What the machines of one cluster must have in common; quick, for it loads nothing."""
+    """What all machines of a cluster must have in common; fast because it imports nothing heavy."""
     names = {name: _version(name) for name in ("disentune", "ray", "torch")}
     return {"python": platform.python_version(), **names, "commit": _commit()}
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What changed between two environments and can change bits: versions, devices and code, not the number of cores.
+    """Differences between two environments that can change results: versions, devices and code, not the number of
+    cores.
 
-    What an environment does not say counts as unchanged.
+    A fact that an environment does not record counts as unchanged.
     """
     old, new = dict(then.get("packages", {})), dict(now["packages"])
     changed = [f"{name} {old[name]} -> {new.get(name)}" for name in old if old[name] != new.get(name)]
@@ -73,7 +74,7 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _other_code(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """By the commits where they say it; a commit that changed no source is no other code."""
+    """Compares the commits if both are known; a commit that changed no source file does not count as a change."""
     if then.get("source") and then["source"] == now.get("source"):
         return []
     for key in ("commit", "source"):
@@ -97,7 +98,8 @@ _TELLING = ("python", "packages", "source", "cpu", "gpus", "plugins")
 
 
 def is_another(then: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether a session in `now` is worth a record of its own: it differs, or says what `then` did not."""
+    """Whether a session in `now` needs a record of its own: it differs from `then`, or records facts that `then`
+    lacks."""
     return any(then.get(key) != now.get(key) for key in _TELLING)
 
 
@@ -108,14 +110,14 @@ def without_secrets(text: str, variables: Mapping[str, str] = os.environ) -> str
 
 
 def cleaner(variables: Mapping[str, str] = os.environ) -> Callable[[str], str]:
-    """`without_secrets` for many texts: the variables are read once."""
+    """`without_secrets` for many texts; reads the environment variables once."""
     values = {value for name, value in variables.items() if _SECRET.search(name) and not _is_path(value)}
     values |= {password for _, _, password in logins(variables).values()}
     return partial(_cleaned, _known(frozenset(values)))
 
 
 def cleaned_values(value: Any, clean: Callable[[str], str] | None = None) -> Any:
-    """Plain values with every text in them, keys included, without secrets; numbers stay as they are."""
+    """Plain values with secrets removed from every string, including keys; numbers are unchanged."""
     clean = clean or cleaner()
     if isinstance(value, str):
         return clean(value)
@@ -125,7 +127,7 @@ def cleaned_values(value: Any, clean: Callable[[str], str] | None = None) -> Any
 
 
 class _Known(NamedTuple):
-    """Secrets in every spelling, the longest first; `quoted` finds those with percent-encoded characters."""
+    """Secrets in every encoding, longest first; `quoted` matches those with percent-encoded characters."""
 
     spellings: tuple[str, ...]
     quoted: re.Pattern[str] | None
@@ -141,7 +143,7 @@ def _cleaned(known: _Known, text: str) -> str:
 
 @lru_cache(maxsize=8)
 def _known(values: frozenset[str]) -> _Known:
-    """Whole and line by line: as they are, in a Python or JSON text, in base64, and percent-encoded."""
+    """Each secret, whole and line by line: verbatim, escaped for Python or JSON, in base64, and percent-encoded."""
     parts = {part for value in values for part in (value, *map(str.strip, value.splitlines()))}
     found = {spelling for part in parts if _is_secret(part) for spelling in _spellings(part)}
     longest_first = sorted(found, key=lambda spelling: (-len(spelling), spelling))
@@ -160,14 +162,14 @@ def _spellings(secret: str) -> Iterator[str]:
 
 
 def _in_base64(secret: bytes) -> Iterator[str]:
-    """What the base64 of any text with the secret in it has in common, by where in a group of three it begins."""
+    """The part shared by the base64 of every text that contains the secret, for each offset within three bytes."""
     for offset in range(3):
         text = base64.b64encode(bytes(offset) + secret).decode()
         yield text[-(-8 * offset // 6) : 8 * (offset + len(secret)) // 6]
 
 
 def _quoted(secret: str) -> str:
-    """A pattern for it, whichever of its characters are percent-encoded."""
+    """A pattern that matches the secret whichever of its characters are percent-encoded."""
     return "".join(map(_quoted_character, secret))
 
 
@@ -179,7 +181,7 @@ def _quoted_character(character: str) -> str:
 
 
 def logins(variables: Mapping[str, str] = os.environ) -> dict[str, tuple[str, str, str]]:
-    """User, account and password by host, as netrc has them."""
+    """The entries of netrc: user, account and password by host."""
     try:
         return netrc.netrc(os.path.expanduser(variables.get("NETRC") or "~/.netrc")).hosts
     except (OSError, ValueError, netrc.NetrcParseError):
@@ -198,7 +200,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit of our own source when it is a git checkout; marked when files were changed since."""
+    """The commit of our source if it is a git checkout, marked if files have changed since."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
@@ -206,7 +208,9 @@ def _commit() -> str | None:
         ).stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", __file__)  # fails when we are installed inside someone else's checkout
+        git(
+            "ls-files", "--error-unmatch", __file__
+        )  # fails if disentune is installed inside another project's checkout
         return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain", "--", str(OWN)) else "")
     except (OSError, subprocess.SubprocessError):
         return None
@@ -221,6 +225,6 @@ def _cpu() -> str:
 
 
 def _gpus() -> list[str]:
-    import torch  # takes seconds, and only a run's facts need it
+    import torch  # slow to import, and only needed here
 
     return [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]

@@ -1,4 +1,4 @@
-"""The errors that users meet, the exit codes of commands, and the one way to word an unknown name."""
+"""Errors shown to users, exit codes of commands, and the shared message for unknown names."""
 
 import re
 from collections.abc import Iterable
@@ -6,19 +6,19 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 DONE, SOME_FAILED, WRONG_INPUT, CRASHED, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 70, 75, 130
-"""Exit codes. After the fourth (a bug) and the fifth (an outage) the same command may succeed."""
+"""Exit codes. After CRASHED (a bug) or UNAVAILABLE (an outage), running the same command again may succeed."""
 
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One mistake of the user: where it stands, and what must hold."""
+    """One mistake in the user's input: its location, and what must hold instead."""
 
     where: str
     text: str
 
 
 class DisentuneError(Exception):
-    """Anything the user can mend; the command line prints it without a traceback."""
+    """An error that the user can fix; the command line prints it without a traceback."""
 
 
 class ConfigError(DisentuneError):
@@ -26,8 +26,8 @@ class ConfigError(DisentuneError):
 
     def __init__(self, subject: str, problems: Iterable[Problem] = ()):
         self.subject = subject
-        told = {replace(problem, text=without_keys(problem.text)) for problem in problems}
-        self.problems = sorted(told, key=_by_file_and_line)
+        distinct = {replace(problem, text=without_keys(problem.text)) for problem in problems}
+        self.problems = sorted(distinct, key=_by_file_and_line)
         super().__init__(self._text())
 
     def _text(self) -> str:
@@ -43,30 +43,32 @@ def _by_file_and_line(problem: Problem) -> tuple[str, int, str]:
 
 
 SHORTEST_KEY = 20
-"""Longer than a trial's id."""
+"""In characters; longer than a trial's id."""
 _WORD = re.compile(rf"[A-Za-z0-9_+=-]{{{SHORTEST_KEY},}}")
 _TURN = re.compile("[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 
 
 def without_keys(text: str) -> str:
-    """What is refused may be a key that costs money, in the wrong place: of what looks like one a bit is repeated."""
+    """The text with everything that looks like an API key cut to its first characters, because a rejected value may be
+    a key that was put in the wrong place."""
     return _WORD.sub(lambda found: f"{found[0][:4]}***" if _looks_random(found[0]) else found[0], text)
 
 
 def _looks_random(word: str) -> bool:
-    """Letters and digits take turns in it without a break; in names of people's making `_` or `-` stands between."""
+    """Whether a word has a long run of mixed letters and digits; names that people choose have `_` or `-` in
+    between."""
     pieces = re.split("[_+=-]", word)
     return any(len(piece) >= SHORTEST_KEY and len(_TURN.findall(piece)) >= 3 for piece in pieces)
 
 
 def file_and_line(where: str) -> tuple[str, int]:
-    """`sweeps/x.yaml:7` apart; line 0 of what names none."""
+    """The parts of `sweeps/x.yaml:7`; line 0 where there is none."""
     found = re.fullmatch(r"(.*):([0-9]{1,9})", where, re.DOTALL)
     return (found[1], int(found[2])) if found else (where, 0)
 
 
 class Unavailable(ConfigError):
-    """What a command needs does not answer now; the same command may succeed later."""
+    """A service that the command needs does not answer; the same command may succeed later."""
 
 
 class DataError(DisentuneError):
@@ -74,24 +76,69 @@ class DataError(DisentuneError):
 
 
 class TrialError(DisentuneError):
-    """A trial that cannot go on, for a reason in its own folder or config."""
+    """A trial that cannot continue, for a reason in its own folder or config."""
 
 
 def first_line(error: BaseException | str) -> str:
-    """Of what an error says; its kind where it says nothing."""
+    """The first line of an error's text, or the name of its class if there is no text."""
     kind = "" if isinstance(error, str) else type(error).__name__
     return next((line.strip() for line in str(error).splitlines() if line.strip()), kind)
 
 
+SYNONYMS = {
+    **dict.fromkeys(("lr", "step_size"), "learning_rate"),
+    **dict.fromkeys(("epochs", "iterations", "iters", "max_steps", "n_steps", "num_steps"), "steps"),
+    **dict.fromkeys(("bs", "batch", "batchsize"), "batch_size"),
+    **dict.fromkeys(("latent_dim", "latent_dims", "latent_size", "z_dim", "z_size", "nz", "n_latents"), "latents"),
+    **dict.fromkeys(("kl_weight", "kld_weight", "kl_beta"), "beta"),
+    **dict.fromkeys(("hidden", "hidden_dim", "hidden_size", "hidden_units"), "width"),
+    **dict.fromkeys(("layers", "n_layers", "num_layers"), "depth"),
+    **dict.fromkeys(("loss", "reconstruction", "recon_loss", "reconstruction_loss"), "recon"),
+    **dict.fromkeys(("data", "data_set", "dataset_name"), "dataset"),
+    **dict.fromkeys(("method", "vae", "algorithm"), "framework"),
+    **dict.fromkeys(("eval_every", "eval_interval", "evaluate_every"), "every"),
+    **dict.fromkeys(("gpus", "num_gpus"), "gpu"),
+    **dict.fromkeys(("cpus", "num_cpus"), "cpu"),
+    **dict.fromkeys(("value", "values", "options"), "grid"),
+}
+"""Names that other tools use for our keys."""
+
+
+DID_YOU_MEAN = " Did you mean"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """' Did you mean ...?' when something known is close, else nothing."""
+    """' Did you mean ...?' when something known is close, else nothing.
+
+    `known` may hold dotted keys: `beta` and `kl_weight` find `framework.beta`, and `training.lr` finds
+    `training.learning_rate`.
+    """
     known = list(known)
-    longer = sorted((one for one in known if one.startswith(f"{name}_")), key=len)  # dci, of dci_disentanglement
-    near = get_close_matches(name, known, n=1, cutoff=0.6) or longer
-    return f" Did you mean '{near[0]}'?" if near else ""
+    same = _same_key(name, known)
+    if "." in name and len(same) > 1:
+        same = get_close_matches(name, same, n=1, cutoff=0)
+    if len(same) > MOST_MEANT:
+        same = []
+        known = known if "." in name else []
+    near = same or get_close_matches(name, known, n=1, cutoff=0.6)
+    longer = sorted((one for one in known if one.startswith(f"{name}_")), key=len)[:1]  # dci, of dci_disentanglement
+    listed = "' or '".join(near or longer)
+    return f"{DID_YOU_MEAN} '{listed}'?" if listed else ""
+
+
+MOST_MEANT = 3
+"""Maximum number of keys with the same name to list. If there are more, only the closest to a dotted key is shown."""
+
+
+def _same_key(name: str, known: Iterable[str]) -> list[str]:
+    """Keys that end in this name or a synonym of it; only those of the same section if there are any."""
+    section, _, last = name.rpartition(".")
+    meant = (SYNONYMS.get(last.lower()), last)
+    found = [one for one in known if one.rpartition(".")[2] in meant and one != name]
+    return [one for one in found if one.rpartition(".")[0] == section] or found
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """The one wording for a name that no catalogue has."""
+    """The message for a name that is in no catalogue."""
     names = sorted(known)
     return f"unknown {kind} '{name}'.{did_you_mean(name, names)} Known: {', '.join(names)}"

@@ -1,16 +1,16 @@
-"""Checking parameters: from pydantic's errors to sentences for people, every mistake at once."""
+"""Checks parameters and turns pydantic's errors into readable messages, all mistakes at once."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from disentune.errors import ConfigError, Problem, did_you_mean
+from disentune.errors import DID_YOU_MEAN, ConfigError, Problem, did_you_mean
 from disentune.plugin import Catalogue, Frozen, P
 
 
 class Mistake(NamedTuple):
-    """What is wrong with one dotted key; the value is shown behind the text unless the text says all."""
+    """What is wrong with one dotted key. The value is shown after the text if `shows_value`."""
 
     key: str
     text: str
@@ -19,11 +19,11 @@ class Mistake(NamedTuple):
 
 
 _WORDING = {
-    "missing": "is required, but not set",
+    "missing": "is required but not set",
     "int_type": "must be a whole number",
     "float_type": "must be a number",
     "bool_type": "must be true or false",
-    "string_type": "must be a text",
+    "string_type": "must be a string",
     "list_type": "must be a list",
     "dict_type": "must be a mapping",
     "model_type": "must be a mapping",
@@ -37,7 +37,7 @@ _WORDING = {
     "string_too_long": "must have at most {max_length} characters",
     "too_short": "must have at least {min_length} item(s)",
     "too_long": "must have at most {max_length} item(s)",
-    "union_tag_not_found": "is required, but not set",
+    "union_tag_not_found": "is required but not set",
     "union_tag_invalid": "must be one of {expected_tags}, got '{tag}'",
     "model_attributes_type": "must be a mapping",
 }
@@ -57,7 +57,7 @@ def _mistake(error: Any, prefix: str, params: type[Frozen], tree: Any) -> Mistak
     elif kind == "value_error":
         text = str(context["error"])
     else:
-        text = _WORDING.get(kind, error["msg"]).format(**context)
+        text = _WORDING[kind].format(**context) if kind in _WORDING else error["msg"]
     if kind == "union_tag_invalid":
         near = did_you_mean(str(context["tag"]), [tag.strip(" '") for tag in context["expected_tags"].split(",")])
         text += f".{near}" if near else ""
@@ -67,7 +67,8 @@ def _mistake(error: Any, prefix: str, params: type[Frozen], tree: Any) -> Mistak
 
 
 def _path(location: tuple[int | str, ...], tree: Any) -> list[str]:
-    """Where a mistake stands in the user's file; pydantic also names the kind that `name` or `schedule` chose."""
+    """The path of a mistake in the user's file; pydantic's path also has the variant that `name` or `schedule`
+    chose."""
     path: list[str] = []
     for part in location:
         node = tree if isinstance(tree, Mapping) else {"name": tree}
@@ -79,7 +80,7 @@ def _path(location: tuple[int | str, ...], tree: Any) -> list[str]:
 
 
 def _known(params: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """The keys that stand at a location, where again a part may be the kind that was chosen."""
+    """The keys allowed at a location; as above, a part of the location may be the chosen variant."""
     models = [params]
     for part in location:
         models = [
@@ -106,17 +107,26 @@ def validated(params: type[Frozen], tree: Any, prefix: str, mistakes: list[Mista
     try:
         return params.model_validate(tree)
     except ValidationError as error:
-        mistakes += [_mistake(detail, prefix, params, tree) for detail in error.errors()]
+        found = [_mistake(detail, prefix, params, tree) for detail in error.errors()]
+        mistakes += [mistake for mistake in found if not _is_misspelt(mistake, found)]
         return None
 
 
+def _is_misspelt(missing: Mistake, found: list[Mistake]) -> bool:
+    """Whether a key is missing only because it is misspelled in the file, which is reported as a separate mistake."""
+    section, _, last = missing.key.rpartition(".")
+    hint = f"unknown key.{DID_YOU_MEAN} '{last}'?"
+    beside = (mistake for mistake in found if mistake.key.rpartition(".")[0] == section)
+    return missing.text == _WORDING["missing"] and any(mistake.text.startswith(hint) for mistake in beside)
+
+
 def shown(mistake: Mistake, origin: str = "got") -> str:
-    """What must hold and what came; the key stands elsewhere."""
+    """What must hold, and the actual value, without the key."""
     return f"{mistake.text}, {origin} {mistake.value!r}" if mistake.shows_value else mistake.text
 
 
 def worded(mistake: Mistake, origin: str = "got") -> str:
-    """The whole sentence for one mistake, as users read it."""
+    """The full message for one mistake."""
     return f"{mistake.key}: {shown(mistake, origin)}"
 
 

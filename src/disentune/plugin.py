@@ -31,7 +31,8 @@ class Frozen(BaseModel):
 
 
 def added(default: Any, **limits: Any) -> Any:
-    """A field that came after trials had been named: omitted from a config while it has its default, so ids stay."""
+    """A field added in a later version: omitted from a config while it has its default, so that trial ids do not
+    change."""
     return Field(default, exclude_if=lambda value: value == default, **limits)
 
 
@@ -41,18 +42,29 @@ def _integral(value: Any) -> Any:
 
 def _in_int64(value: int) -> int:
     if not -(2**63) <= value < 2**63:
-        raise ValueError("must lie between -2**63 and 2**63, as tables hold no larger whole numbers")
+        raise ValueError("must be between -2**63 and 2**63, because tables cannot hold larger whole numbers")
     return value
 
 
 Whole = Annotated[int, BeforeValidator(_integral)]
 """A whole number; `1e5` counts as one."""
 Count = Annotated[Whole, AfterValidator(_in_int64)]
-"""One that a table can hold."""
+"""A whole number that a table can hold."""
+
+
+def hexadecimal(digits: int) -> Callable[[str], str]:
+    """Accepts a text of so many of the digits 0-9 and a-f."""
+
+    def checked(text: str) -> str:
+        if len(text) != digits or not set(text) <= set("0123456789abcdef"):
+            raise ValueError(f"must be {digits} of the digits 0-9 and a-f, got {text!r:.80}")
+        return text
+
+    return checked
 
 
 def spelled_out(value: Any) -> Any:
-    """A name alone is short for a mapping with that name."""
+    """Accepts a bare name as short for a mapping with that name."""
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -60,32 +72,36 @@ def spelled_out(value: Any) -> Any:
 
 
 class FactorImages(Protocol):
-    """An opened data set: every combination of its factors is one image, the last factor fastest."""
+    """An opened data set: one image per combination of factor values; the last factor varies fastest.
+
+    Without factors, `factor_names` and `factor_sizes` are empty. If combinations are missing or repeated, an
+    attribute `factor_rows`, int64 (n, k), holds the factors of each image (`data/factors.py`).
+    """
 
     factor_names: tuple[str, ...]
     factor_sizes: tuple[int, ...]
     shape: Shape
     mean: tuple[float, ...]
-    """Per channel, of pixels in [0, 1]: the mean over all images of an image's mean."""
+    """Per channel, for pixels in [0, 1]: the mean over all images of each image's mean."""
     std: tuple[float, ...]
-    """Per channel: the mean over all images of an image's unbiased standard deviation."""
+    """Per channel: the mean over all images of each image's unbiased standard deviation."""
     categorical: tuple[str, ...]
     """Names of the factors whose values have no order, such as a shape."""
     noisy: bool
-    """Whether an image is another one at every draw."""
+    """Whether every draw of an image gives different noise."""
 
     def __len__(self) -> int: ...
 
     def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
         """uint8 (n, c, h, w), or float32 when the data set holds points.
 
-        Of a noisy data set: drawn anew with `rng`; without it each image always has the same noise, its own.
+        In a noisy data set, `rng` draws fresh noise; without it, each image always has the same noise.
         """
         ...
 
 
 class Statistics(NamedTuple):
-    """Per channel, of pixels in [0, 1], as `FactorImages` defines them."""
+    """Per channel, for pixels in [0, 1], as defined by `FactorImages`."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -96,45 +112,50 @@ class File:
     """A file that a data set is made from."""
 
     name: str
-    """As it is published; or the path of a user's own file, absolute or below the data root."""
+    """The published name, or the path of a user's own file: absolute, or relative to the data root or working
+    folder."""
     urls: tuple[str, ...] = ()
-    """The same file in several places, tried in this order."""
+    """Mirrors of the file, tried in this order."""
     md5: str = ""
-    """Of the whole file, where it is known; a download is held to it."""
+    """Hash of the whole file, if known; downloads are checked against it."""
     also: tuple[str, ...] = ()
-    """Other names under which a user may have it."""
+    """Other names that a user's copy may have."""
     republished: tuple[str, ...] = ()
-    """Those of the addresses that may have the same images in a file of another md5: its contents decide."""
+    """The URLs whose file may have another md5 but the same images; these are checked by content."""
+    folder: bool = False
+    """Whether a folder of images may replace it."""
 
 
 @dataclass(frozen=True)
 class Source:
     """Files, and how they become one array of images in the order of the grid (`data/store.py`).
 
-    It is pickled with the data set, so its functions stand at the top of their modules.
+    It is pickled with the data set, so its functions must be defined at the top level of a module.
     """
 
     name: str
-    """Of the data set that brings it: `disentune data prepare NAME` makes the array."""
+    """Name of the data set; `disentune data prepare NAME` makes the array."""
     files: tuple[File, ...]
     read: Callable[[Sequence[Path]], Iterator[np.ndarray]]
-    """(where each file is) -> uint8 (m, c, h, w), chunk by chunk, never much at once; DataError if they are wrong."""
+    """(paths of the files) -> uint8 (m, c, h, w), in small chunks. Raises DataError if the files are wrong."""
     shape: Shape
     count: int
     variant: str = ""
-    """Tells the arrays apart that one data set can be made into: letters, digits and '_'."""
+    """Distinguishes several arrays made from one data set; letters, digits and '_'."""
     options: str = ""
-    """What follows the name in the command that makes this variant: `--set split=training`."""
+    """Options of the `data prepare` command for this variant: `--set split=training`."""
     binary: bool = False
-    """Whether every pixel is 0 or 255: stored as one bit."""
+    """Whether every pixel is 0 or 255, so that it is stored as one bit."""
     published: Statistics | None = None
-    """What the contents must have, whatever file they came in."""
+    """Statistics that the contents must have, whichever file they came from."""
     tolerance: float = 1e-6
-    """How far the statistics may be from the published ones; larger where images are resized."""
+    """How far the statistics may differ from the published ones; larger if images are resized."""
+    provenance: Callable[[], Mapping[str, Any]] = dict
+    """Plain values that are recorded with the array: what it was made from, in addition to files."""
 
     @property
     def key(self) -> str:
-        """Its folder below the data root."""
+        """Name of its folder in the data root."""
         return f"{self.name}_{self.variant}" if self.variant else self.name
 
     @property
@@ -147,15 +168,31 @@ class Dataset:
     name: str
     params: type[Frozen]
     shape: Callable[[Any], Shape]
-    """Shape of an image; known before any image is made, so that a config can be checked for nothing."""
+    """Shape of an image; known before any image is made, so that a config can be checked cheaply."""
     factor_sizes: Callable[[Any], tuple[int, ...]]
+    """Values of each factor; none where images have no known factors."""
     open: Callable[[Any], FactorImages]
     sources: Callable[[Any], tuple[Source, ...]] = lambda params: ()
-    """What must be prepared before it can be opened."""
+    """Sources that must be prepared before the data set can be opened."""
     published: Callable[[Any], Statistics | None] = lambda params: None
-    """The statistics by which published experiments standardise: `dataset.statistics: published`."""
+    """Statistics used by published experiments to standardise: `dataset.statistics: published`."""
     points: bool = False
     """Whether it holds points instead of images: numbers of any size, not pixels."""
+    noisy: Callable[[Any], bool] = lambda params: False
+    """`FactorImages.noisy` of the opened data set; a table may then have more rows than there are combinations."""
+    count: Callable[[Any], int | None] = lambda params: None
+    """Number of images, if it is not one per combination of factors; None for the full grid."""
+
+    def population(self, params: Any) -> int:
+        """Number of images."""
+        count = self.count(params)
+        return math.prod(self.factor_sizes(params)) if count is None else count
+
+    def lacks(self, params: Any) -> Literal["", "factors", "grid"]:
+        """What is missing for metrics and pair laws: factors, or an image for every combination of them."""
+        if not self.factor_sizes(params):
+            return "factors"
+        return "" if self.count(params) is None else "grid"
 
 
 # ---- models
@@ -192,9 +229,9 @@ class Model:
     name: str
     params: type[Frozen]
     build: Callable[[Shape, int, Any, torch.Generator], AutoEncoder]
-    """(shape of an image, channels that the decoder gives, params, generator); the recon loss says how many."""
+    """(image shape, output channels of the decoder, params, generator); the recon loss sets the number of channels."""
     check: Callable[[Shape, Any], None] = lambda shape, params: None
-    """Raises ValueError when images of this shape do not fit, saying which do."""
+    """Raises ValueError, naming the supported shapes, if images of this shape do not fit."""
 
 
 # ---- reconstruction losses
@@ -202,7 +239,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Recon:
-    """A loss of images, and the distance between images that it implies: the perceived distance."""
+    """A reconstruction loss, and the distance between images that it implies: the perceived distance."""
 
     name: str
     params: type[Frozen]
@@ -213,28 +250,40 @@ class Recon:
     to_image: Callable[[Tensor, Any], Tensor] = lambda output, params: output
     """The decoder's output as an image in the target's units."""
     channels: Callable[[int, Any], int] = lambda channels, params: channels
-    """How many channels the decoder must give for images of so many: more than these when it says how sure it is."""
+    """Channels of the image -> output channels of the decoder; more if the decoder also outputs its uncertainty."""
     needs_unit_range: Callable[[Any], bool] = lambda params: False
-    """Whether targets must lie in [0, 1]: `dataset.transform: unit`."""
+    """Whether targets must be in [0, 1]: `dataset.transform: unit`."""
     check: Callable[[Shape, Any], None] = lambda shape, params: None
 
 
 # ---- frameworks
 
 
+class Donor(Frozen):
+    """A trained model of an earlier sweep that a later one builds on."""
+
+    role: Literal["best", "worst"] = Field(description="at which end of the donors' scores it was found")
+    trial: Annotated[str, AfterValidator(hexadecimal(16))] = Field(description="id of its trial")
+    weights: Annotated[str, AfterValidator(hexadecimal(64))] = Field(description="sha256 of its weights")
+
+
 @dataclass(frozen=True)
 class Context:
-    """What a trial has settled around its framework; known before any image is made."""
+    """The parts of a trial's config that a framework may depend on; known before any image is made."""
 
     shape: Shape
     latents: int
     batch_size: int
     factor_sizes: tuple[int, ...]
+    count: int | None = None
+    """Number of images in the data set, if it is not one per combination of factors."""
+    donated: Callable[[Donor], AutoEncoder] | None = field(default=None, compare=False)
+    """Gives the trained model of a donor; None while a config is only checked."""
 
     @property
     def population(self) -> int:
-        """Images in the data set."""
-        return math.prod(self.factor_sizes)
+        """Number of images in the data set."""
+        return math.prod(self.factor_sizes) if self.count is None else self.count
 
 
 @dataclass(frozen=True)
@@ -246,7 +295,9 @@ class Batch:
     recon: Callable[[Tensor, Tensor], Tensor]
     """(decoder's output, target) -> mean over the batch of the sum over pixels; a scalar."""
     population: int
-    """Images in the data set that the batch was drawn from."""
+    """Number of images in the data set that the batch was drawn from."""
+    factors: Tensor | None = None
+    """(n, k), each spread evenly over [-1, 1]; only for a framework that `needs_factors`."""
 
 
 State = Mapping[str, Tensor]
@@ -254,14 +305,14 @@ State = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Step:
-    """Where training stands; `rng` gives this step's noise and nothing else does."""
+    """The current step of training; `rng` is the only source of randomness in the step."""
 
     number: int
-    """From 1: the update that this step makes."""
+    """Number of the update, from 1."""
     steps: int
     rng: np.random.Generator
     state: State = field(default_factory=dict)
-    """What the last step left in `Losses.state`; at first the framework's `state`."""
+    """`Losses.state` of the previous step; the framework's `state` in the first step."""
     extra: Any = None
     """The module of the framework's `extra`, if it has one."""
     helper: Any = None
@@ -270,26 +321,27 @@ class Step:
 
 @dataclass(frozen=True)
 class Losses:
-    """In nats an image, as the papers write them; the loop applies `loss_scale` once, for every framework.
+    """Losses in nats per image, as in the papers; the training loop applies `loss_scale` for every framework.
 
-    The loop minimises recon + latent (`sum`) or recon / pixels + latent / latents (`mean`).
+    The loop minimises recon + latent (`sum`) or recon / pixels + latent / latents (`mean`). If neither has a
+    gradient, the model is not updated in this step.
     """
 
     recon: Tensor
     latent: Tensor
-    """Every term on latents, already weighted."""
+    """Sum of the terms on latents, already weighted."""
     parts: Mapping[str, Tensor] = field(default_factory=dict)
-    """The same terms one by one and unweighted, for the row: the names of `Framework.parts`."""
+    """The individual unweighted terms, for the row; named as in `Framework.parts`."""
     watch: Mapping[str, Tensor] = field(default_factory=dict)
-    """Numbers for the row that are no nats an image, so that no scale applies: the names of `Framework.watch`."""
+    """Numbers for the row that are not in nats per image and are never rescaled; named as in `Framework.watch`."""
     helper: Tensor | None = None
-    """What the helper network minimises, computed on detached codes."""
+    """Loss of the helper network, computed on detached codes."""
     state: State = field(default_factory=dict)
-    """What the next step finds in `Step.state`."""
+    """`Step.state` of the next step."""
 
 
 class Optimiser(Protocol):
-    """What the loop asks of one: `disentune.maths.adam.Adam`, or any of torch.optim."""
+    """The interface that the loop needs: `disentune.maths.adam.Adam`, or any optimiser of torch.optim."""
 
     def step(self) -> Any: ...
 
@@ -307,18 +359,18 @@ class Helper:
 
     build: Callable[[Context, Any, torch.Generator], nn.Module]
     optimiser: Callable[[Iterable[nn.Parameter], Any], Optimiser]
-    """(parameters, params) -> the optimiser."""
+    """(parameters that require gradients, params) -> the optimiser."""
 
 
 Images = Callable[[int], Tensor]
-"""How many -> that many images (n, c, h, w) of the data set, in the transform's units; all when it has fewer."""
+"""n -> n images (n, c, h, w) of the data set, in the transform's units; all images if there are fewer."""
 
 
 @dataclass(frozen=True)
 class Framework:
-    """`loss` is pure: equal inputs, equal losses.
+    """`loss` is pure: equal inputs give equal losses.
 
-    With a field or property `pairs` in its params that is not None, partners are drawn by that law (`pairs.py`).
+    If params has a field or property `pairs` that is not None, partners are drawn by that law (`pairs.py`).
     """
 
     name: str
@@ -329,40 +381,66 @@ class Framework:
     watch: tuple[str, ...] = ()
     """Names of `Losses.watch`."""
     extra: Callable[[Context, Any, torch.Generator, Images], nn.Module | None] | None = None
-    """Parameters that the loss needs besides the model's, trained with them; gives None when these params need none."""
+    """Builds parameters that are trained in addition to the model's; returns None if these params need none."""
     helper: Helper | None = None
     state: Callable[[Any], State] = lambda params: {}
-    """Numbers that pass from step to step, before the first one."""
+    """Initial values of the numbers that pass from step to step."""
+    optimiser: Callable[[Iterable[nn.Parameter], float], Optimiser] | None = None
+    """(parameters, learning rate) -> the model's optimiser; the default is Adam."""
+    needs_factors: bool = False
+    """Whether batches must have the factors of their images."""
+    needs_unit_range: bool = False
+    """Whether images must have pixels in [0, 1]: `dataset.transform: unit`."""
     read_once: tuple[str, ...] = ()
-    """Params that only count before the first step, so that no schedule can move them."""
+    """Params that are only read before the first step, so that no schedule can change them."""
     check: Callable[[Context, Any], None] = lambda setting, params: None
-    """Raises ValueError when this setting cannot serve, saying what can."""
+    """Raises ValueError if the framework cannot be used in this setting, saying what is supported."""
+    prior: Callable[[Any, nn.Module | None], Any] = lambda params, extra: None
+    """(params, the module of `extra`) -> the prior over codes, with `log_density` and `sample` as those of
+    `frameworks/priors.py`; None is N(0, 1) in every latent."""
+    to_normal: Callable[[Any], Callable[[np.ndarray], np.ndarray] | None] = lambda params: None
+    """params -> the map of codes (n, d) that turns the prior into N(0, 1), if there is one: `codes: normal`."""
 
 
 # ---- metrics
 
 
+class CodeLaw(NamedTuple):
+    """A prior as metrics see it, in float64."""
+
+    log_density: Callable[[np.ndarray], np.ndarray]
+    """Codes (n, d) -> (n,), of all latents together."""
+    sample: Callable[[int, int, np.random.Generator], np.ndarray]
+    """How many, of how many latents -> (n, d)."""
+
+
 @dataclass(frozen=True)
 class Table:
-    """What metrics score: a row for each image, checked once for all of them (`metrics/table.py`)."""
+    """The input of metrics: one row per image, checked once for all metrics (`metrics/table.py`)."""
 
     codes: np.ndarray
     """(n, d) float64, finite: means of the posteriors, or one draw from each."""
     factors: np.ndarray
-    """(n, k) int64 labels that count from 0 in the order of a factor's values; k is 0 when factors are unknown."""
+    """(n, k) int64 labels from 0, in the order of the factor's values; k is 0 if the factors are unknown."""
     values: np.ndarray
-    """(n, k) float64: the factors' values themselves, for metrics to which their distances matter."""
+    """(n, k) float64: the factors' values, for metrics that use distances between them."""
     logvars: np.ndarray | None = None
-    """(n, d) float64 of the posteriors."""
+    """(n, d) float64: log-variances of the posteriors."""
     means: np.ndarray | None = None
-    """(n, d) float64 of the posteriors, where codes are draws from them."""
+    """(n, d) float64: means of the posteriors, if the codes are draws from them."""
     distance: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    """(rows (m,), rows (m,)) -> (m,): how far apart the images of two rows are for the reconstruction loss."""
+    """(rows (m,), rows (m,)) -> (m,): distance between the images of two rows under the reconstruction loss."""
     reconstruction: Callable[[np.ndarray], np.ndarray] | None = None
     """rows (m,) -> (m,): the loss of each image when its code is decoded, summed over pixels."""
+    gram: Callable[[np.ndarray], np.ndarray] | None = None
+    """rows (m,) -> (m, d, d) float64: J^T J, where J is the Jacobian of the decoded image at each code."""
+    names: tuple[str, ...] = ()
+    """Names of the factors, if they are known."""
+    prior: "CodeLaw | None" = None
+    """The prior of the framework; None is N(0, 1) in every latent."""
 
     def encoded(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Codes of rows of any shape, (..., d); draws from posteriors are drawn anew, as if encoded again."""
+        """Codes (..., d) of rows of any shape; sampled codes are drawn afresh, as if encoded again."""
         if self.means is None or self.logvars is None:
             codes: np.ndarray = self.codes[rows]
             return codes
@@ -371,46 +449,47 @@ class Table:
         return drawn
 
 
-Representation = Literal["mean", "sampled"]
+Representation = Literal["mean", "sampled", "normal"]
+"""Means of the posteriors, one draw from each, or means mapped from the prior's law to N(0, 1)."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """`score` is pure: equal tables, generators and params, equal scores, whatever the number of threads.
+    """`score` is pure: equal tables, generators and params give equal scores, whatever the number of threads.
 
-    What a table cannot tell is a DataError that names the metric, never a NaN.
+    If a score cannot be computed from a table, it raises a DataError that names the metric; it never returns NaN.
     """
 
     name: str
     params: type[Frozen]
-    """Every field has a default: the published sizes."""
+    """Every field has a default; sizes default to the published ones."""
     keys: tuple[str, ...]
-    """Names of its numbers; the first is the metric's name where one number is the score. `wrong_names` says which
-    names are taken."""
+    """Names of its numbers; the first is the metric's name if one number is the score. `wrong_names` lists reserved
+    names."""
     score: Callable[[Table, np.random.Generator, Any], Mapping[str, Any]]
-    """(table, rng, params) -> a number for each of `keys`, an array for each of `details`, and a text `caution` where
+    """(table, rng, params) -> a number for each of `keys`, an array for each of `details`, and a string `caution` if
     the numbers must be read with care."""
     details: tuple[str, ...] = ()
-    """Names of arrays that are kept in the row beside the numbers, such as a matrix of importances."""
+    """Names of arrays of numbers or texts that are stored in the row, such as a matrix of importances."""
     fast: Mapping[str, Any] = field(default_factory=dict)
-    """Params of the smaller size that suits an evaluation during training."""
-    needs: tuple[Literal["factors", "logvars", "distance", "reconstruction"], ...] = ("factors",)
-    """What the table must have besides codes."""
+    """Params of a smaller size, for evaluations during training."""
+    needs: tuple[Literal["factors", "logvars", "distance", "reconstruction", "gram"], ...] = ("factors",)
+    """What the table must have in addition to codes."""
     rows: Callable[[Any], int] = lambda params: 1
-    """params -> rows that a table must have at least."""
+    """params -> the minimum number of rows of a table."""
     lines: bool = False
-    """Whether it looks at images that differ in one factor alone: the table then holds whole lines of the grid."""
+    """Whether it compares images that differ in one factor only; the table then has whole lines of the grid."""
     representations: tuple[Representation, ...] = ("mean",)
-    """Codes that a sweep scores when it does not say which."""
+    """The codes that are scored unless the sweep chooses others."""
     best: Literal["max", "min"] = "max"
 
 
 # ---- names of numbers
 
 FIXED = ("trial_id", "arm", "status", "seed", "step")
-"""Columns of every table; `loss_scale` is one too, and the only one of the config whose name has no dot."""
+"""Columns of every table; so is `loss_scale`, the only config key without a dot in its name."""
 WATCHED = "watch_"
-"""Begins the key of a number in a row that is neither a loss nor a metric: `watch_beta`."""
+"""Prefix of numbers in a row that are neither losses nor metrics: `watch_beta`."""
 _TAKEN = {
     **dict.fromkeys((*FIXED, "loss_scale"), "is a column of every table"),
     **dict.fromkeys(("loss", "recon", "latent"), "is a loss of every row"),
@@ -421,12 +500,13 @@ _TAKEN_ENDS = {
     "_max": "as the largest value of a metric so far does",
     "_fast": "as a metric in fast size does",
     "_sampled": "as a metric of sampled codes does",
+    "_normal": "as a metric of codes mapped to N(0, 1) does",
 }
 _TAKEN_STARTS = {WATCHED: "as a number that a framework watches does", "_": "as W&B's own keys do"}
 
 
 def wrong_names(plugin: Any) -> str:
-    """Why a metric's or a framework's names cannot be used: in a row or a table they would replace other numbers."""
+    """Why the names of a metric or a framework cannot be used: they would overwrite other numbers in a row or table."""
     if isinstance(plugin, Metric):
         checked = {"keys": _name_taken, "details": _name_taken}
     else:
@@ -434,14 +514,14 @@ def wrong_names(plugin: Any) -> str:
     for kind, refusal in checked.items():
         names = getattr(plugin, kind)
         if isinstance(names, str):
-            return f"its {kind} must be a tuple of names, such as ({names!r},), but are {names!r}"
+            return f"its {kind} must be a tuple of names, such as ({names!r},), got {names!r}"
         for name in names:
             if reason := refusal(name):
                 return f"{name!r} of its {kind} {reason}; rename it"
     kinds = [*checked][: 2 if isinstance(plugin, Metric) else 1]
     every = [name for kind in kinds for name in getattr(plugin, kind)]
     twice = next((name for name in every if every.count(name) > 1), None)
-    return f"{twice!r} stands twice among its {' and '.join(kinds)}; rename one" if twice else ""
+    return f"{twice!r} occurs twice in its {' and '.join(kinds)}; rename one" if twice else ""
 
 
 def _name_taken(name: Any) -> str:
@@ -454,10 +534,10 @@ def _name_taken(name: Any) -> str:
 
 def _misspelled(name: Any) -> str:
     if not isinstance(name, str) or not name:
-        return "is no name"
+        return "is not a name"
     if "." in name:
-        return "has a dot, as keys of the config do"
-    return "has a slash, by which W&B groups its own keys" if "/" in name else ""
+        return "has a dot, which is reserved for keys of the config"
+    return "has a slash, which W&B uses to group keys" if "/" in name else ""
 
 
 # ---- catalogues
@@ -466,7 +546,7 @@ P = TypeVar("P", Dataset, Model, Recon, Framework, Metric)
 
 
 class Catalogue(Generic[P]):
-    """The plug-ins of one kind by name; also finds a user's own by import path."""
+    """The plug-ins of one kind by name; also loads a user's own plug-in by its import path."""
 
     def __init__(self, kind: str, record: type[P], plugins: Iterable[P]):
         self.kind = kind
@@ -480,7 +560,7 @@ class Catalogue(Generic[P]):
         return sorted(self.plugins)
 
     def __getitem__(self, name: str) -> P:
-        """Raises ValueError with the nearest known name."""
+        """Raises ValueError that suggests the closest known name."""
         if name in self.plugins:
             return self.plugins[name]
         if ":" not in name:
@@ -490,20 +570,20 @@ class Catalogue(Generic[P]):
     def _imported(self, path: str) -> P:
         module, _, attribute = path.partition(":")
         if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # as with `python -m`, but not before a plug-in is asked for by its path
+            sys.path.append(os.getcwd())  # as `python -m` does, but only once a plug-in is requested by its path
         try:
             plugin = getattr(importlib.import_module(module), attribute)
         except (Exception, SystemExit) as error:  # a user's module may fail in any way while it is imported
             raise ValueError(f"cannot import '{path}': {type(error).__name__}: {error}") from error
         if not isinstance(plugin, self.record):
-            raise ValueError(f"'{path}' must be a {self.record.__name__}, but is a {type(plugin).__name__}")
+            raise ValueError(f"'{path}' must be a {self.record.__name__}, got a {type(plugin).__name__}")
         if reason := wrong_names(plugin):
             raise ValueError(f"'{path}' cannot be used: {reason}")
         return plugin
 
 
 def summary(plugin: Any) -> str:
-    """First line of the docstring of the file that holds the plug-in."""
+    """First line of the docstring of the plug-in's file."""
     function = getattr(plugin, "loss", None) or getattr(plugin, "per_image", None) or getattr(plugin, "score", None)
     function = function or getattr(plugin, "build", None) or plugin.open
     return first_line(importlib.import_module(function.__module__).__doc__ or "")

@@ -9,7 +9,7 @@ from disentune.runs.ledger import Run
 from simulator import simulate, sweep_file
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def carried_out(tmp_path_factory):
     """The folder of a small sweep that has ended; to be copied."""
     folder = tmp_path_factory.mktemp("carried_out")

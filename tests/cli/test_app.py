@@ -1,12 +1,16 @@
 """Every wrong input gets one message and exit code 2; other endings have their own codes."""
 
+import platform
+import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from disentune.errors import Unavailable
+from disentune.errors import CRASHED, DONE, INTERRUPTED, SOME_FAILED, UNAVAILABLE, WRONG_INPUT, Unavailable
+from processes import patience_s
 from simulator import sweep_file
 
 QUICKSTART = Path(__file__).parents[2] / "sweeps" / "quickstart.yaml"
@@ -37,10 +41,35 @@ def test_wrong_arguments_are_refused_in_one_message(disentune, arguments, expect
     assert "Traceback" not in out + err
 
 
+def test_the_version_names_what_bugs_depend_on_and_loads_none_of_it():
+    code = (
+        "import sys; from disentune.cli.app import main; sys.argv = ['disentune', '--version']\n"
+        "try: main()\n"
+        "except SystemExit as end: print(end.code, sorted({'torch', 'ray', 'numpy', 'pandas'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=patience_s(120))
+    found = {name: version(name) for name in ("disentune", "ray", "torch")}
+    ours = "disentune {disentune} (Python {python}, ray {ray}, torch {torch})\n"
+    assert done.stdout == ours.format(python=platform.python_version(), **found) + "0 []\n"
+
+
+def test_help_groups_the_commands_and_names_every_exit_code(disentune):
+    code, out, _ = disentune("--help")
+    panels = ["Start", "Run", "Look at results", "Cluster, data and W&B"]
+    places = [out.index(f"─ {panel} ─") for panel in panels]
+    assert code == 0
+    assert places == sorted(places)
+    assert "─ Commands ─" not in out  # where a command without a panel would be
+    codes = [int(found) for found in re.findall(r"(\d+) (?:[a-z])", " ".join(out[out.index("Exit codes") :].split()))]
+    assert codes == [DONE, SOME_FAILED, WRONG_INPUT, CRASHED, UNAVAILABLE, INTERRUPTED]
+
+
 def test_a_full_disk_behind_standard_output_is_not_called_the_storage(finished):
     command = [sys.executable, "-m", "disentune.cli", "results", str(finished.path)]
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*command, "--csv"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+        done = subprocess.run(
+            [*command, "--csv"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=patience_s(120)
+        )
     assert (done.returncode, done.stderr) == (2, "standard output cannot be written: No space left on device\n")
 
 

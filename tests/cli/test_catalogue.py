@@ -6,9 +6,9 @@ import json
 def test_list_frameworks_shows_name_line_and_paper(disentune):
     lines = disentune("list", "frameworks")[1].splitlines()
     place = next(number for number, line in enumerate(lines) if line.split()[:1] == ["beta_tc_vae"])
-    assert "total correlation" in lines[place]
+    assert "(beta - 1) * TC" in lines[place]
     assert lines[place + 1].strip() == "Chen et al., NeurIPS 2018, Eq. 4"
-    assert lines[place + 2].strip() == "beta (required), estimator=mws"
+    assert lines[place + 2].strip() == "beta (required), estimator=mws, alpha=1.0, gamma=1.0"
 
 
 def test_list_shows_every_plugin_with_a_line(disentune):

@@ -15,6 +15,7 @@ from disentune.data import DATASETS, shapes3d
 from disentune.data.prepared import download
 from disentune.data.prepared.store import prepared_sources
 from disentune.data.prepared.stored import contents
+from disentune.files import documents
 from disentune.plugin import File, Statistics
 from disentune.runs.ledger import Run
 from disentune.runs.trial_folder import Status
@@ -99,10 +100,10 @@ def test_preparing_twice_does_nothing_unless_asked(disentune, root):
     disentune("data", "prepare", "grid_file", *OWN)
     before = (prepared(root) / "images.npy").stat().st_ino
     _, printed, _ = disentune("data", "prepare", "grid_file", *OWN)
-    assert "was prepared before" in printed
+    assert "was already prepared" in printed
     assert (prepared(root) / "images.npy").stat().st_ino == before
     _, printed, _ = disentune("data", "prepare", "grid_file", *OWN, "--again")
-    assert "was prepared before" not in printed
+    assert "was already prepared" not in printed
     assert (prepared(root) / "images.npy").stat().st_ino != before
 
 
@@ -129,10 +130,10 @@ def test_preparing_again_does_not_vouch_for_altered_images(disentune, root):
     assert f"{path} was altered" in complained
 
 
-def test_a_file_that_is_not_read_is_told(disentune, root):
+def test_a_file_that_is_not_read_is_mentioned(disentune, root):
     disentune("data", "prepare", "grid_file", *OWN)
     _, printed, _ = disentune("data", "prepare", "grid_file", *OWN, "--from", root / "mine.npz")
-    assert "mine.npz was not read; --again makes the array from it" in printed
+    assert "mine.npz was not read; use --again to prepare the array from it" in printed
 
 
 def test_contents_that_are_not_published_stay_marked(disentune, root, monkeypatch):
@@ -140,7 +141,7 @@ def test_contents_that_are_not_published_stay_marked(disentune, root, monkeypatc
     monkeypatch.setattr(shapes3d, "PUBLISHED", Statistics((0.9,) * 3, (0.1,) * 3))
     code, _, complained = disentune("data", "prepare", "shapes3d")
     assert (code, "is not the published data set" in complained) == (2, True)
-    assert "(not the published ones)" in disentune("data", "prepare", "shapes3d", "--accept")[1]
+    assert "(not as published)" in disentune("data", "prepare", "shapes3d", "--accept")[1]
     assert re.search(r"shapes3d .*prepared, .*not the published contents", disentune("data", "list")[1])
 
 
@@ -156,7 +157,7 @@ def test_a_touched_file_with_the_same_contents_is_still_the_same(disentune, root
 
 def test_a_drawn_data_set_needs_no_preparation(disentune, root):
     code, printed, _ = disentune("data", "prepare", "xysquares")
-    assert (code, printed) == (0, "'xysquares' is drawn when it is needed; there is nothing to prepare\n")
+    assert (code, printed) == (0, "'xysquares' is drawn on the fly; there is nothing to prepare\n")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +218,7 @@ def test_when_no_mirror_has_the_file_the_message_says_what_to_do(disentune, root
     code, _, complained = disentune("data", "prepare", "shapes3d")
     assert code == 2
     assert "gone.h5: answers 404 Not Found" in complained
-    assert "get 3dshapes.h5 by hand, then: disentune data prepare shapes3d --from FILE" in complained
+    assert "download 3dshapes.h5 by hand, then run: disentune data prepare shapes3d --from FILE" in complained
 
 
 # ---- verify
@@ -247,7 +248,7 @@ def test_verify_one_that_is_not_prepared(disentune, root):
 
 
 def test_verify_an_empty_root(disentune, root):
-    assert disentune("data", "verify")[:2] == (0, "nothing is prepared there\n")
+    assert disentune("data", "verify")[:2] == (0, "no data set is prepared there\n")
 
 
 # ---- sweeps
@@ -257,7 +258,7 @@ def test_a_plan_says_what_is_not_prepared(disentune, root, sweep):
     code, printed, _ = disentune("plan", sweep)
     assert code == 0
     assert re.search(
-        r"note: grid_file_\w+ is not prepared; a run does it first\. Or do it now: disentune data", printed
+        r"note: grid_file_\w+ is not prepared; a run prepares it first\. To do it now: disentune data", printed
     )
     disentune("data", "prepare", "grid_file", *OWN)
     assert "note:" not in disentune("plan", sweep)[1]
@@ -266,7 +267,7 @@ def test_a_plan_says_what_is_not_prepared(disentune, root, sweep):
 def test_a_probe_needs_the_data(disentune, root, sweep):
     code, _, complained = disentune("plan", sweep, "--probe")
     assert code == 2
-    assert "--probe needs the data: disentune data prepare grid_file" in complained
+    assert "--probe: the data must be prepared first: disentune data prepare grid_file" in complained
     disentune("data", "prepare", "grid_file", *OWN)
     assert disentune("plan", sweep, "--probe")[0] == 0
 
@@ -281,14 +282,14 @@ def test_a_plan_without_a_root_is_refused(disentune, sweep, monkeypatch):
     assert json.loads(printed)["problems"][0].startswith("no data root is set")
 
 
-def test_a_missing_file_is_met_in_the_plan(disentune, root, sweep):
+def test_a_missing_file_is_reported_in_the_plan(disentune, root, sweep):
     (root / "mine.npz").unlink()
     code, _, complained = disentune("plan", sweep)
     assert code == 2
-    assert "mine.npz does not exist; put the file there, or correct its path" in complained
+    assert "mine.npz does not exist; put the file in one of these places, or correct the path" in complained
 
 
-def test_damaged_data_is_met_in_the_plan(disentune, root, sweep):
+def test_damaged_data_is_reported_in_the_plan(disentune, root, sweep):
     disentune("data", "prepare", "grid_file", *OWN)
     path = prepared(root) / "images.npy"
     path.write_bytes(path.read_bytes()[:-5])
@@ -313,7 +314,7 @@ def test_the_sweep_may_name_the_root_and_the_environment_wins(disentune, root, s
 def test_a_relative_root_in_a_sweep_is_refused(disentune, root, sweep):
     code, _, complained = disentune("plan", sweep, "--set", "data.root=data")
     assert code == 2
-    assert "data.root: must be a path from / or ~, the same on every node, got 'data'" in complained
+    assert "data.root: must be a path that starts with / or ~, the same on every node, got 'data'" in complained
 
 
 def test_a_table_never_mixes_trials_of_different_contents(disentune, root, sweep, tmp_path):
@@ -343,3 +344,64 @@ def test_train_prepares_what_it_needs(disentune, root, sweep):
     assert code == 0
     assert len(re.findall(r"^step", printed, re.MULTILINE)) == 3
     assert prepared(root)
+
+
+# ---- export
+
+
+def read_back(section):
+    """The images of the printed section, read by `grid_file`."""
+    tree = documents.parse(section, "test").value["dataset"]
+    dataset = DATASETS[tree.pop("name")]
+    return dataset.open(dataset.params.model_validate(tree))
+
+
+def test_an_exported_file_is_read_back_bit_by_bit(disentune, root, tmp_path):
+    disentune("data", "prepare", "grid_file", *OWN)
+    code, out, err = disentune("data", "export", "grid_file", "copy.h5", *OWN)
+    assert code == 0, err
+    assert f"wrote copy.h5: {len(IMAGES)} images" in out
+    images = read_back(out.splitlines()[1])
+    np.testing.assert_array_equal(images.images(np.arange(12)), IMAGES[:, None])
+    assert images.factor_names == ("colour", "angle")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.h5", "data root"]
+
+
+def test_a_drawn_data_set_in_colour_is_exported_too(disentune, root, tmp_path):
+    options = ["--set", "grid_size=2", "--set", "image_size=8", "--set", "square_size=2", "--set", "spacing=3"]
+    code, out, err = disentune("data", "export", "xysquares", "squares.h5", *options)
+    assert code == 0, err
+    original = DATASETS["xysquares"]
+    params = original.params(grid_size=2, image_size=8, square_size=2, spacing=3)
+    every = np.arange(2**6)
+    expected = original.open(params).images(every)
+    assert expected.shape == (64, 3, 8, 8)
+    np.testing.assert_array_equal(read_back(out.splitlines()[1]).images(every), expected)
+
+
+def test_an_array_is_exported_by_the_name_that_the_list_gives(disentune, root):
+    disentune("data", "prepare", "grid_file", *OWN)
+    (other,) = [one for one in json.loads(disentune("data", "list", "--json")[1]) if one["name"].startswith("grid_f")
+                and one["images"]]  # fmt: skip
+    assert (other["images"], other["shape"], other["factor_sizes"]) == (12, [1, 8, 8], [3, 4])
+    assert other["state"].startswith("prepared")
+    code, out, err = disentune("data", "export", other["name"], "again.h5")
+    assert code == 0, err
+    np.testing.assert_array_equal(read_back(out.splitlines()[1]).images(np.arange(12)), IMAGES[:, None])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["xysquare", "x.h5"], "unknown data set 'xysquare'. Did you mean 'xysquares'?"),
+        (["grid_file", "x.npz", *OWN], "x.npz: must end with .h5 or .hdf5"),
+        (["grid_file", "no/x.h5", *OWN], "no is not a folder; create it"),
+        (["grid_file", "data root/there.h5", *OWN], "data root/there.h5 exists; remove it, or choose another name"),
+        (["pinwheel", "x.h5"], "has no fixed images to export"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_message(disentune, root, arguments, message):
+    (root / "there.h5").write_bytes(b"")
+    code, _, err = disentune("data", "export", *arguments)
+    assert code == 2
+    assert message in err

@@ -51,7 +51,7 @@ def test_a_table_shows_at_most_so_many_rows_and_takes_no_markup_from_data():
     assert "0.3" not in text
 
 
-def test_each_number_has_a_line_and_the_time_stands_once():
+def test_each_number_has_a_line_and_the_time_is_shown_once():
     text = score_lines("dci", {"dci": 0.5, "dci_more": 0.25}, "", 1.234, (5, 8))
     assert text.splitlines() == ["dci    dci              0.5     1.23 s", "       dci_more        0.25"]
     assert score_lines("dci", {}, "needs factors", 0.0, (5, 8)) == "dci    needs factors"

@@ -58,12 +58,11 @@ def test_lines_of_different_scale_have_a_low_order_but_a_line_order_of_one(disen
     assert found["order"] < 0.25
     assert [found["factors"][name]["line_order"] for name in "xy"] == pytest.approx([1.0, 1.0])
     _, said, _ = disentune("inspect", "--dataset", "xy_object", "--recon", "mse", *sets)
-    assert "x, y: lines taken one by one have a higher order on average (see line order)" in said
+    assert "x, y: single lines have a higher order on average (see line order)" in said
 
 
-@pytest.mark.parametrize("command", ["plan", "inspect"])
-def test_the_order_is_called_a_ranking_and_promises_no_outcome(disentune, tmp_path, command):
-    code, said, _ = disentune(command, sweep_file(tmp_path))
+def test_the_order_is_called_a_ranking_and_promises_no_outcome(disentune, tmp_path):
+    code, said, _ = disentune("inspect", sweep_file(tmp_path))
     words = " ".join(said.split())
     assert code == 0
     assert "order is a ranking, not a verdict" in words
@@ -80,7 +79,7 @@ def test_the_help_states_what_order_is(disentune):
     assert "predicted" not in words
 
 
-def test_a_sweep_is_looked_at_world_by_world_with_its_arms(disentune, tmp_path):
+def test_a_sweep_is_inspected_world_by_world_with_its_arms(disentune, tmp_path):
     path = sweep_file(tmp_path)
     code, said, _ = disentune("inspect", path, "--lines", "2", "--json")
     worlds = json.loads(said)["worlds"]
@@ -100,13 +99,6 @@ def test_ranked_worlds_come_with_the_best_order_first(disentune, tmp_path):
     before, after = ([world["order"] for world in json.loads(said)["worlds"]] for said in (plain, ranked))
     assert before != sorted(before, reverse=True)
     assert after == sorted(before, reverse=True)
-
-
-def test_the_plan_has_a_column_of_it(disentune, tmp_path):
-    _, said, _ = disentune("plan", sweep_file(tmp_path))
-    assert "order (disentune inspect)" in said
-    rows = [line.split() for line in said.splitlines()]
-    assert {row[0]: row[2] for row in rows if row and row[0] in ("near", "far")} == {"near": "high", "far": "low"}
 
 
 def test_exact_takes_every_line(disentune):
@@ -153,10 +145,10 @@ def test_a_trained_trial_shows_each_level(disentune, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "name a sweep file or a trial, or a data set"),
-        (["x.yaml", "--dataset", "xysquares"], "name a sweep file or a trial, or a data set"),
-        (["--dataset", "xysquares", "--exact", "--lines", "3"], "--lines 3: cannot go with --exact"),
-        (["x.yaml", "--recon", "mse"], "--recon mse: goes with --dataset"),
+        ([], "give a sweep file, a trial's folder, or a data set"),
+        (["x.yaml", "--dataset", "xysquares"], "give a sweep file, a trial's folder, or a data set"),
+        (["--dataset", "xysquares", "--exact", "--lines", "3"], "--lines 3: cannot be combined with --exact"),
+        (["x.yaml", "--recon", "mse"], "--recon mse: only with --dataset"),
         (["missing.yaml"], "missing.yaml"),
         (["--dataset", "../etc"], "unknown data set '../etc'"),
     ],

@@ -30,6 +30,21 @@ def test_load_gives_a_data_frame_of_rows(finished):
     assert {"trial_id", "arm", "seed", "step", "framework.beta", "mig"} <= set(rows.columns)
 
 
+def test_results_of_a_selection_by_config_and_metric(disentune, finished):
+    trials = json.loads(disentune("results", "tiny", "--json")[1])
+    middle = sorted(trial["metrics"]["mig"] for trial in trials)[6]
+    code, out, err = disentune("results", "tiny", "--json", "--only", f"mig >= {middle!r} and seed < 2")
+    expected = [trial for trial in trials if trial["metrics"]["mig"] >= middle and trial["seed"] < 2]
+    assert code == 0
+    assert json.loads(out) == expected
+    assert f"--only keeps {len(expected)} of 12 trials" in err
+    assert disentune("results", "tiny", "--only", "mig > 9")[1] == "--only selects no trial\n"
+    code, _, err = disentune("results", "tiny", "--only", "mag > 9")
+    assert (code, "unknown key 'mag'. Did you mean 'mig'?" in err) == (2, True)
+    code, _, err = disentune("results", "tiny", "--only", "seed < 2", "--parquet")
+    assert (code, "cannot be combined with --parquet" in err) == (2, True)
+
+
 def test_results_group_rank_and_print(disentune, finished):
     code, out, _ = disentune("results", "tiny", "--by", "framework.name", "--metric", "recon", "--at", "min")
     assert code == 0
@@ -50,7 +65,16 @@ def test_status_names_states_and_as_json_every_trial(disentune, finished):
     assert [trial["state"] for trial in status["trials"]] == ["done"] * 12
 
 
-def test_status_tells_the_best_and_the_file_to_read_of_a_failure(disentune, finished):
+def test_status_names_the_log_of_errors_and_how_to_run_a_failed_trial_again(disentune, finished):
+    broken = finished.trials()[0]
+    broken.update_status(state="failed", cause="ValueError: no")
+    broken.add_error("Traceback ...")
+    out = disentune("status", "tiny")[1]
+    assert f"ValueError: no\n  runs/tiny/main/trials/{broken.id}/errors.log" in out
+    assert out.endswith("next: disentune resume runs/tiny/main --retry-failed\n")
+
+
+def test_status_shows_the_best_and_the_file_to_read_of_a_failure(disentune, finished):
     best = max(finished.trials(), key=lambda trial: trial.rows()[-1]["metrics"]["mig"])
     broken = next(trial for trial in finished.trials() if trial.id != best.id)
     broken.update_status(state="failed", cause="ValueError: no\nTraceback")
@@ -87,7 +111,7 @@ def test_watching_a_finished_run_shows_it_once_and_ends(disentune, finished, mon
     assert out.endswith("all 12 trials have ended\nnext: disentune results runs/tiny/main\n")
 
 
-def test_watching_what_nobody_runs_says_how_to_go_on_and_ends(disentune, finished):
+def test_watching_an_idle_run_says_how_to_continue_and_ends(disentune, finished):
     finished.trials()[0].update_status(state="running", step=5)
     code, out, _ = disentune("status", "tiny", "--watch")
     assert code == 0
@@ -95,7 +119,7 @@ def test_watching_what_nobody_runs_says_how_to_go_on_and_ends(disentune, finishe
     assert out.endswith("not running; continue with: disentune resume runs/tiny/main\n")
 
 
-def test_watching_goes_on_while_a_driver_does_and_tells_what_changes(disentune, finished, monkeypatch):
+def test_watching_continues_while_a_driver_runs_and_shows_what_changes(disentune, finished, monkeypatch):
     trial, driver, waits = finished.trials()[0], finished.locked(), []
     trial.update_status(state="running", step=5)
     driver.__enter__()
@@ -116,7 +140,10 @@ def test_watching_goes_on_while_a_driver_does_and_tells_what_changes(disentune, 
         f"  runs/tiny/main/trials/{trial.id}/status.json",
     ]
     assert lines[3].startswith("12/12 trials ended; 11 done, 1 failed; ")
-    assert lines[-1] == "next: disentune results runs/tiny/main"
+    assert lines[-2:] == [
+        "next: disentune results runs/tiny/main",
+        "next: disentune resume runs/tiny/main --retry-failed",
+    ]
 
 
 def test_watching_as_json_is_an_object_a_line(disentune, finished, monkeypatch):
@@ -145,7 +172,7 @@ def test_ctrl_c_ends_the_watching_quietly(disentune, finished, monkeypatch, opti
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--every", "5"], "--every 5: goes with --watch alone"),
+        (["--every", "5"], "--every 5: only with --watch"),
         (["--watch", "--every", "0"], "--every 0: must be from 0.1 to 86400 seconds"),
         (["--watch", "--every", "nan"], "--every nan: must be from"),
         (["--watch", "--every", "inf"], "--every inf: must be from"),
@@ -189,11 +216,11 @@ def test_a_copy_of_a_trial_beside_it_counts_nowhere_and_is_named(disentune, fini
 @pytest.mark.parametrize("command", [["results", "tiny"], ["results", "tiny", "--json"], ["results", "tiny", "--csv"],
                                      ["status", "tiny"], ["status", "tiny", "--json"], ["plan", "tiny.yaml"],
                                      ["report", "tiny"]])  # fmt: skip
-def test_whoever_looks_at_a_run_hears_of_rows_that_were_cut(disentune, finished, tmp_path, command):
+def test_every_view_of_a_run_reports_rows_that_were_cut(disentune, finished, tmp_path, command):
     sweep_file(tmp_path)
     folder = finished.trials()[2]
     folder.rows_path.write_bytes(b"".join(folder.rows_path.read_bytes().splitlines(keepends=True)[:2]))
     code, out, err = disentune(*command)
     assert code == 0
     told = out + err
-    assert f"{folder.id} from step 9 on" in told or f"{folder.id}/rows.jsonl lacks the row of step 9" in told
+    assert f"{folder.id} from step 9 on" in told or f"{folder.id}/rows.jsonl has no row of step 9" in told

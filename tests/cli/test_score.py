@@ -101,7 +101,7 @@ def test_set_changes_a_parameter(disentune, arrays):
     assert found["params"]["mig"]["bins"] == 3
 
 
-def test_without_names_every_metric_that_suffices_is_scored_and_the_rest_is_said(disentune, arrays, few_metrics):
+def test_without_names_every_metric_that_suffices_is_scored_and_the_rest_is_reported(disentune, arrays, few_metrics):
     code, out, _ = disentune("score", arrays)
     lines = out.splitlines()
     assert code == 0
@@ -113,7 +113,7 @@ def test_without_names_every_metric_that_suffices_is_scored_and_the_rest_is_said
     assert float(value) == pytest.approx(score("mig", CODES, FACTORS)["mig"], rel=1e-3)  # four digits
     assert float(seconds) >= 0
     assert lines[4] == (
-        "left out: downstream (slow: ask for it with --metrics downstream); "
+        "left out: downstream (slow; compute it with --metrics downstream); "
         "made (needs a trained model: disentune score RUN); seen (needs images); sure (needs logvars)"
     )
 
@@ -158,7 +158,7 @@ def test_logvars_and_images_serve_the_metrics_that_need_them(disentune, tmp_path
         ("downstream", 0, {"downstream"}),
     ],
 )
-def test_a_named_metric_that_fails_gives_1_and_the_others_go_on(
+def test_a_named_metric_that_fails_gives_1_and_the_others_continue(
     disentune, arrays, few_metrics, monkeypatch, names, code, scored
 ):
     down = replace(METRICS["mig"], name="downstream", keys=("downstream",), score=lambda *_: {"downstream": 1.0})
@@ -207,29 +207,29 @@ def saved(**arrays):
 
 
 WRONG = {
-    "no file": (lambda path: None, ["there is no such file", "np.savez("]),
+    "no file": (lambda path: None, ["it does not exist", "np.savez("]),
     "a folder": (lambda path: path.mkdir(), ["Is a directory"]),
-    "empty": (lambda path: path.write_bytes(b""), ["must be a whole .npz", "np.savez("]),
-    "text": (lambda path: path.write_text("codes"), ["must be a whole .npz", "np.savez("]),
-    "pickle": (lambda path: path.write_bytes(pickle.dumps({"codes": 1})), ["must be a whole .npz"]),
-    "npy": (save_npy, ["must be a whole .npz", 'np.savez("codes.npz", codes=codes, factors=factors)']),
-    "truncated": (save_truncated, ["must be a whole .npz"]),
+    "empty": (lambda path: path.write_bytes(b""), ["is not a complete .npz file", "np.savez("]),
+    "text": (lambda path: path.write_text("codes"), ["is not a complete .npz file", "np.savez("]),
+    "pickle": (lambda path: path.write_bytes(pickle.dumps({"codes": 1})), ["is not a complete .npz file"]),
+    "npy": (save_npy, ["is not a complete .npz file", 'np.savez("codes.npz", codes=codes, factors=factors)']),
+    "truncated": (save_truncated, ["is not a complete .npz file"]),
     "damaged": (save_damaged, ["codes cannot be read"]),
-    "objects": (save_object, ["codes cannot be read", "must hold numbers, but holds Python objects"]),
+    "objects": (save_object, ["codes cannot be read", "it holds Python objects"]),
     "bytes": (save_bytes, ["codes must be an array"]),
     "unknown array": (saved(codes=CODES, factor=FACTORS), ["factor", "unknown array. Did you mean 'factors'?"]),
-    "no codes": (saved(factors=FACTORS), ["codes", "is required, but not there", "np.savez("]),
-    "both": (saved(code=CODES), ["Did you mean 'codes'?", "is required, but not there"]),
+    "no codes": (saved(factors=FACTORS), ["codes", "is required but missing", "np.savez("]),
+    "both": (saved(code=CODES), ["Did you mean 'codes'?", "is required but missing"]),
     "float factors": (saved(codes=CODES, factors=FACTORS * 1.0), ["must be whole numbers", "float64", ".astype(int)"]),
     "an index": (saved(codes=CODES, factors=np.arange(240)[:, None]), ["column 0 has 240 values in 240 rows"]),
-    "flat factors": (saved(codes=CODES, factors=FACTORS[:, 0]), ["factors must have rows and columns", "(240,)"]),
-    "flat codes": (saved(codes=CODES[0]), ["codes must have rows and columns", "(3,)"]),
+    "flat factors": (saved(codes=CODES, factors=FACTORS[:, 0]), ["at least one row and one column", "(240,)"]),
+    "flat codes": (saved(codes=CODES[0]), ["codes must have at least one row and one column", "(3,)"]),
     "texts": (saved(codes=np.array([["a"]])), ["codes must be numbers", "<U1"]),
     "nan": (saved(codes=np.full((5, 2), np.nan)), ["codes must be finite, but row 0, column 0 is nan"]),
-    "fewer factors": (saved(codes=CODES, factors=FACTORS[:9]), ["must have equal rows, but have 240 and 9"]),
+    "fewer factors": (saved(codes=CODES, factors=FACTORS[:9]), ["the same number of rows, but have 240 and 9"]),
     "other logvars": (saved(codes=CODES, logvars=CODES[:, :2]), ["logvars must have the shape of codes"]),
-    "fewer images": (saved(codes=CODES, images=FACTORS[:9]), ["must have equal rows, but have 240 and 9"]),
-    "flat images": (saved(codes=CODES, images=np.array(3)), ["images must have a row for each code", "()"]),
+    "fewer images": (saved(codes=CODES, images=FACTORS[:9]), ["the same number of rows, but have 240 and 9"]),
+    "flat images": (saved(codes=CODES, images=np.array(3)), ["images must have one row per code", "()"]),
     "images of texts": (saved(codes=CODES, images=np.full((240, 2), "a")), ["images must be numbers"]),
     "infinite images": (saved(codes=CODES, images=np.full((240, 2), np.inf)), ["images must be finite"]),
 }  # fmt: skip
@@ -273,7 +273,7 @@ def test_objects_in_an_array_that_is_not_needed_are_not_loaded_either(disentune,
         (["--metrics", "mig", "--set", "mig.binz=3"], "unknown key. Did you mean 'bins'?"),
         (["--metrics", "mig", "--set", "mig.bins=few"], "must be a whole number, got 'few'"),
         (["--metrics", "mig", "--set", "mig.bins=1000000"], "--set mig.bins  must be <= 10000, got 1000000"),
-        (["--set", "migg.bins=3"], "'migg' is not among the metrics to score. Did you mean 'mig'?"),
+        (["--set", "migg.bins=3"], "'migg' is not one of the metrics to score. Did you mean 'mig'?"),
         (["--size", "small"], "small"),
         (["--seed", "-1"], "--seed"),
         (["--by", "seed"], "--by seed: groups the trials of a run"),
@@ -298,7 +298,9 @@ def test_trials_are_shown_one_a_line_best_udr_first(disentune, finished):
     expected = udr_of_run(finished)
     assert [line.split()[0] for line in lines] == expected["trial_id"].tolist()
     assert [float(line.split()[-2]) for line in lines] == pytest.approx(expected["udr"].tolist(), rel=1e-3)
-    assert unchanged(finished.path) == before
+    after = unchanged(finished.path)
+    assert after.pop(finished.scores_path)
+    assert after == before
 
 
 def test_a_run_without_names_is_ranked_by_udr(disentune, finished):
@@ -340,13 +342,13 @@ def test_by_all_compares_all(disentune, finished):
     assert {trial["trial_id"]: trial["scores"]["udr"] for trial in json.loads(out)["trials"]} == expected.to_dict()
 
 
-def test_what_is_left_out_is_said(disentune, finished):
+def test_what_is_left_out_is_reported(disentune, finished):
     lost, *_, failed = sorted(finished.trials(), key=lambda folder: folder.tree()["framework"]["beta"])
     shutil.rmtree(lost.checkpoints.folder)
     failed.update_status(state="failed")
     code, out, _ = disentune("score", "tiny")
     assert code == 0
-    assert "note: 1 of 12 trials are left out: they are not done" in out
+    assert "note: 1 of 12 trials are left out because they have not finished" in out
     assert f"note: {lost.id} is left out" in out
     assert "no other trial is in the same group; choose larger groups with --by" in out
     assert len(json.loads(disentune("score", "tiny", "--json")[1])["notes"]) == 3
@@ -358,7 +360,7 @@ def test_no_udr_at_all_gives_1_and_says_why(disentune, finished):
             shutil.rmtree(folder.path)
     code, out, _ = disentune("score", "tiny", "--metrics", "udr,mig")
     assert code == 1
-    assert "note: no udr of" in out
+    assert "note: no udr for" in out
     assert out.splitlines()[0].split()[-1] == "mig"
 
 
@@ -375,7 +377,7 @@ def test_a_metric_that_fails_in_a_run_gives_1_and_its_reason(disentune, finished
         (["nothing"], "no run 'nothing'"),
         (["tiny", "--metrics", "urd"], "unknown metric 'urd'. Did you mean 'udr'?"),
         (["tiny", "--metrics", "udr", "--by", "framework.bet"], "Did you mean 'framework.beta'?"),
-        (["tiny", "--metrics", "mig", "--by", "seed"], "--by seed: groups trials for UDR alone"),
+        (["tiny", "--metrics", "mig", "--by", "seed"], "--by seed: only used by udr"),
         (["tiny", "--seed", "3"], "--seed 3: a run's trials are scored with their own seeds"),
         (["tiny", "--metrics", "mig", "--set", "mig.binz=2"], "Did you mean 'bins'?"),
         (["tiny", "--metrics", "mig", "--set", "mig.bins=1000000"], "--set mig.bins  must be <= 10000, got 1000000"),
@@ -394,3 +396,22 @@ def test_help_has_examples(disentune):
     code, out, _ = disentune("score", "--help")
     assert code == 0
     assert "disentune score codes.npz --metrics mig,dci" in out
+
+
+# ---- kept in the run
+
+
+def test_scores_of_a_run_are_kept_with_what_they_were_computed_from(disentune, finished):
+    code, out, _ = disentune("score", "tiny", "--metrics", "udr,sap")
+    assert code == 0, out
+    entries = json.loads(finished.scores_path.read_text())["metrics"]
+    assert set(entries) == {"udr", "sap"}
+    assert entries["udr"]["groups"]
+    for entry in entries.values():
+        assert {"params", "seed", "code", "time", "trials"} <= entry.keys()
+        assert all(len(trial["checkpoint"]) == 64 for trial in entry["trials"].values())
+    _, out, _ = disentune("results", "tiny", "--metric", "udr")
+    assert out.startswith("udr, last value of each trial, step 12")
+    _, out, _ = disentune("results", "tiny", "--json")
+    expected = udr_of_run(finished).set_index("trial_id")["udr"].to_dict()
+    assert {trial["trial_id"]: trial["metrics"]["udr"] for trial in json.loads(out)} == expected

@@ -13,10 +13,21 @@ import pytest
 from disentune.cli import terminal
 from disentune.driver.sweep import Ending
 from disentune.runs.ledger import Run
+from disentune.runs.transfers import Transfers
 from disentune.runs.trial_folder import Status
 from simulator import simulate, sweep_file
 
 QUICKSTART = Path(__file__).parents[2] / "sweeps" / "quickstart.yaml"
+
+
+@pytest.mark.parametrize(("gpu", "here", "notes"), [(1, False, 1), (1, True, 0), (0, False, 0)])
+def test_a_plan_says_when_this_machine_lacks_the_gpu_that_trials_need(
+    disentune, tmp_path, monkeypatch, gpu, here, notes
+):
+    monkeypatch.setattr("disentune.learn.cuda.is_available", lambda: here)
+    code, out, _ = disentune("plan", sweep_file(tmp_path), "--set", f"resources.gpu={gpu}")
+    assert code == 0
+    assert out.count("note: resources.gpu: this machine has no GPU; run with --address of a cluster") == notes
 
 
 def test_plan_as_json_has_exactly_its_keys(disentune):
@@ -40,7 +51,7 @@ def test_a_plan_that_takes_a_while_says_how_far_it_is_on_standard_error(disentun
     code, out, err = disentune("plan", QUICKSTART, "--json")
     assert code == 0
     assert json.loads(out)["trials"] == 18
-    assert "checking points: 0%" in err
+    assert "checking points: 0 of 6" in err
 
 
 def test_plan_as_json_lists_problems_and_exits_with_2(disentune, tmp_path):
@@ -58,7 +69,7 @@ def test_plan_as_json_lists_problems_and_exits_with_2(disentune, tmp_path):
 def test_a_filter_that_selects_nothing_starts_nothing(disentune, tmp_path, command):
     code, _, err = disentune(command, sweep_file(tmp_path), "--only", "seed == 99")
     assert code == 2
-    assert "--only seed == 99: no trial of the sweep is selected" in err
+    assert "--only seed == 99: selects no trial of the sweep" in err
 
 
 def test_only_and_limit_choose_trials(disentune, tmp_path):
@@ -77,7 +88,7 @@ WRONG = {
     "empty grid": ([("grid: [ada_gvae, beta_vae]", "grid: []")], ["at least 1 item"]),
     "negative beta": ([("beta: 1e-3", "beta: {grid: [-1]}")], ["framework.beta: must be >= 0, but the grid has -1"]),
     "misfit": ([("spacing: 4", "spacing: 40")], ["dataset.grid_size"]),
-    "unset": ([("  loss_scale: mean\n", "")], ["loss_scale: is required, but not set"]),
+    "unset": ([("  loss_scale: mean\n", "")], ["loss_scale: is required but not set"]),
     "several": ([("batch_size", "batchsize"), ("seeds: 3", "seeds: no")], ["batchsize", "seeds: must be"]),
     "binary": ([(GOOD, "\x00\x01\x02")], ["cannot be read"]),
     "no mapping": ([(GOOD, "just a text")], ["must be a mapping"]),
@@ -104,6 +115,23 @@ def test_a_wrong_sweep_is_refused_with_its_line_and_nothing_is_started(disentune
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("command", [("run", "tiny.yaml"), ("resume", "tiny")])
+def test_a_second_driver_is_refused_before_a_plan_is_printed(disentune, finished, command):
+    with finished.locked():
+        code, out, err = disentune(*command)
+    assert (code, out) == (2, "")
+    assert "runs/tiny/main is already being run by process" in err
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "submit"])
+def test_an_empty_filter_is_refused_alike_by_every_command(disentune, tmp_path, command):
+    sweep_file(tmp_path)
+    storage = ["--storage", "/runs"] if command == "submit" else []
+    code, out, err = disentune(command, "tiny.yaml", "--only", "", *storage)
+    assert (code, out) == (2, "")
+    assert err.startswith("--only '': is empty; omit it to take every trial, or write for example: framework.name")
+
+
 def test_an_unwritable_storage_is_refused_before_ray_starts(disentune, tmp_path):
     (tmp_path / "file").write_text("in the way")
     code, _, err = disentune("run", QUICKSTART, "--storage", "file/runs")
@@ -114,24 +142,63 @@ def test_an_unwritable_storage_is_refused_before_ray_starts(disentune, tmp_path)
 def test_a_changed_sweep_is_explained_and_not_mixed(disentune, finished, tmp_path):
     code, _, err = disentune("run", sweep_file(tmp_path), "--set", "training.learning_rate=0.5")
     assert code == 2
-    assert "no longer asks for" in err
+    assert "no longer in" in err
     assert "training.learning_rate was 0.01, is 0.5" in err
     assert "--name NEW" in err
+    assert "--drop" in err
+
+
+def test_a_plan_names_the_trials_that_are_set_aside_and_status_lists_them(disentune, finished, tmp_path):
+    path, run = sweep_file(tmp_path), Run(tmp_path / "runs" / "tiny" / "main")
+    code, out, _ = disentune("plan", path, "--set", "seeds=1", "--drop")
+    assert code == 0
+    assert "6 trials set aside in the run's folder dropped/" in out
+    assert run.dropped() == {}  # a plan moves nothing
+    with run.locked():
+        Transfers(drop=tuple(folder.id for folder in run.trials()[:2])).carry_out(run, print)
+    assert "2 trials set aside" in disentune("status", "tiny")[1]
+    _, out, _ = disentune("plan", path)
+    assert "2 trials restored from dropped/" in out
+    assert "12 done" in out
+
+
+def test_a_plan_says_how_many_trials_are_taken_over_and_from_where(disentune, finished, tmp_path):
+    code, out, _ = disentune("plan", sweep_file(tmp_path), "--name", "other", "--set", "seeds=3")
+    assert code == 0
+    assert "0 done, 12 taken over from runs/tiny/main, 0 to continue, 6 new" in out
+    _, out, _ = disentune("plan", sweep_file(tmp_path), "--name", "other", "--json")
+    assert json.loads(out)["taken_over"] == {"runs/tiny/main": 12}
+
+
+def test_a_second_driver_is_refused_before_anything_is_printed(disentune, finished, tmp_path):
+    with Run(tmp_path / "runs" / "tiny" / "main").locked():
+        code, out, err = disentune("run", sweep_file(tmp_path))
+    assert code == 2
+    assert "is already being run" in err
+    assert out == ""
+
+
+def test_a_finished_run_starts_no_ray_and_does_not_say_so(disentune, finished, tmp_path):
+    code, out, _ = disentune("run", sweep_file(tmp_path))
+    assert code == 0
+    assert "Ray" not in out
+    assert "12 done" in out
 
 
 # ---- what is said after a session
 
 
 def stopped_session(monkeypatch, tmp_path, with_checkpoint):
-    """A driver that is stopped after two trials have begun, of which some have written a checkpoint."""
+    """A driver that is stopped after two trials have begun, of which some have written a checkpoint. A third trial was
+    given a slot when the stop had been asked for already, and trained nothing."""
 
     def launch(request):
         run, asked = request.run, request.asked
         run.record(asked.sweep)
-        for number, point in enumerate(asked.points[:2]):
+        for number, point in enumerate(asked.points[:3]):
             folder = run.trial(point.config.id)
             folder.create(point.config, point.arms)
-            folder.set_status(Status(state="pending", attempts=1))
+            folder.set_status(Status(state="pending", step=3 if number < 2 else 0, attempts=1))
             if number < with_checkpoint:
                 folder.checkpoints.save(3, {})
         return Ending("SIGTERM", 0)
@@ -143,9 +210,9 @@ def stopped_session(monkeypatch, tmp_path, with_checkpoint):
 @pytest.mark.parametrize(
     ("with_checkpoint", "text"),
     [
-        (2, "stopped (SIGTERM); every trial is checkpointed. Continue with:"),
-        (1, "stopped (SIGTERM); 1 of 2 begun trials have a checkpoint, the others start again. Continue with:"),
-        (0, "stopped (SIGTERM); 0 of 2 begun trials have a checkpoint, the others start again. Continue with:"),
+        (2, "stopped (SIGTERM); every trial that had started has a checkpoint. Continue with:"),
+        (1, "stopped (SIGTERM); 1 of 2 started trials have a checkpoint; the others start again. Continue with:"),
+        (0, "stopped (SIGTERM); 0 of 2 started trials have a checkpoint; the others start again. Continue with:"),
     ],
 )
 def test_only_checkpoints_that_are_there_are_claimed(disentune, monkeypatch, tmp_path, with_checkpoint, text):
@@ -175,6 +242,6 @@ def test_a_session_whose_output_breaks_runs_to_its_end_and_logs_it(disentune, mo
         code, _, _ = disentune("run", path)
     assert code == 130
     log = (tmp_path / "runs" / "tiny" / "main" / "run.log").read_text()
-    assert "an output cannot be written (Broken pipe)" in log
-    assert log.endswith("stopped (SIGTERM); every trial is checkpointed. Continue with:\n"
+    assert "the output cannot be written (Broken pipe)" in log
+    assert log.endswith("stopped (SIGTERM); every trial that had started has a checkpoint. Continue with:\n"
                         "  disentune resume runs/tiny/main\n")  # fmt: skip

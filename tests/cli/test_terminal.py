@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from disentune.cli import terminal
+from processes import patience_s
 
 
 def broken_pipe():
@@ -35,7 +36,7 @@ def test_what_cannot_be_printed_goes_to_the_log_and_nothing_ends(tmp_path, monke
         terminal.out.print("[bold]first[/]")
         terminal.out.print("second")
     lines = (tmp_path / "run.log").read_text().splitlines()
-    assert f"an output cannot be written ({why}); its text follows" in lines[0]
+    assert f"the output cannot be written ({why}); its text follows" in lines[0]
     assert lines[1:] == ["first", "second"]
     if made is not None:
         made.close()  # and what it still holds is lost without an error
@@ -60,7 +61,8 @@ def test_closed_streams_leave_no_number_for_a_file_to_take():
     code = "import os; from disentune.cli import terminal; terminal.open_standard_streams(); print(os.open('.', 0) > 2)"
     code = code.replace("print(", "os._exit(0 if ").replace("> 2)", "> 2 else 1)")
     command = [sys.executable, "-c", code]
-    assert subprocess.run(["sh", "-c", '"$@" >&- 2>&- <&-', "sh", *command], timeout=120, check=False).returncode == 0
+    shell = ["sh", "-c", '"$@" >&- 2>&- <&-', "sh"]
+    assert subprocess.run([*shell, *command], timeout=patience_s(120), check=False).returncode == 0
 
 
 def test_a_text_for_another_program_has_no_command_to_a_terminal(capsys):
@@ -74,7 +76,7 @@ def test_progress_is_silent_until_it_takes_a_while(capsys, monkeypatch):
         assert capsys.readouterr().err == ""
         monkeypatch.setattr(terminal, "QUIET_S", 0.0)
         say("checking points", 5, 10)
-    assert capsys.readouterr().err == "checking points: 50%\n"
+    assert capsys.readouterr().err == "checking points: 5 of 10\n"
 
 
 def test_standard_output_says_its_name_when_it_fails(monkeypatch):
@@ -86,3 +88,20 @@ def test_standard_output_says_its_name_when_it_fails(monkeypatch):
         with pytest.raises(OSError, match="No space left on device: 'standard output'"):
             print("x", flush=True)  # noqa: T201
         terminal.discard(sys.stdout)
+
+
+def test_without_a_terminal_a_line_is_printed_per_tenth_but_at_most_one_per_second(monkeypatch, capsys):
+    clock = [0.0]
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(terminal.err, "_force_terminal", False)
+    with terminal.progress_bar() as say:
+        for done in range(13):
+            clock[0] += 0.6
+            say("drawing figures", done, 12)
+        for done in range(0, 10_001, 500):
+            clock[0] += 2.0
+            say("downloading", done, 10_000)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:4] == [f"drawing figures: {done} of 12" for done in (0, 2, 4, 6)]
+    shares = [line.removeprefix("downloading: ") for line in lines if "downloading" in line]
+    assert shares == ["0%", *(f"{tenth}0%" for tenth in range(1, 11))]

@@ -28,7 +28,7 @@ def test_train_runs_one_selected_trial_without_writing_files(disentune, tmp_path
 def test_train_says_that_the_loss_diverged_and_where(disentune, tmp_path):
     code, out, err = disentune("train", sweep_file(tmp_path), "--set", "training.learning_rate=1e20")
     assert code == 1
-    assert re.search(r"diverged: the loss became (nan|inf|[0-9.e+]+) by step 3 \(limit 1e\+20\)", err)
+    assert re.search(r"diverged: the loss was (nan|inf|[0-9.e+]+) at step 3 \(limit 1e\+20\)", err)
     assert len(out.splitlines()) == 1
 
 
@@ -83,7 +83,7 @@ def with_numbers(step, **numbers):
     return lambda row: {**row, "metrics": row["metrics"] | numbers} if row["step"] == step else row
 
 
-def test_the_first_number_that_differs_is_told_with_both_values(disentune, finished):
+def test_the_first_number_that_differs_is_reported_with_both_values(disentune, finished):
     trial = finished.trials()[0]
     metrics = trial.rows()[1]["metrics"]
     other = math.nextafter(metrics["kl"], 0)
@@ -111,15 +111,15 @@ def test_numbers_and_rows_that_one_side_alone_has_are_differences():
     assert (
         differs([row(a=1.0)], [row(a=1.0, b=2.0)]) == "differs first at step 3: b is nothing here, but 2.0 is recorded"
     )
-    assert differs([row(3), row(6)], [row(6)]) == "differs first at step 3: it has a row here alone"
-    assert differs([row(3)], [row(3), row(6)]) == "differs first at step 6: it has a row recorded alone"
+    assert differs([row(3), row(6)], [row(6)]) == "differs first at step 3: the row exists only here"
+    assert differs([row(3)], [row(3), row(6)]) == "differs first at step 6: the row exists only in the record"
     assert differs([row(3), row(6)], [row(3)]) == ""
     assert differs([row(3)], []) == ""
     details = [{**row(3), "details": {"table": [1.0, value]}} for value in (2.0, 3.0)]
     assert differs(details[:1], details[1:]).startswith("differs first at step 3: details.table is [1.0, 2.0] here")
 
 
-def test_what_is_not_recorded_yet_is_told(disentune, finished):
+def test_what_is_not_recorded_yet_is_reported(disentune, finished):
     trial = finished.trials()[0]
     rewritten(trial, lambda row: row if row["step"] <= 6 else None)
     code, out, _ = disentune("train", trial.path)
@@ -128,7 +128,7 @@ def test_what_is_not_recorded_yet_is_told(disentune, finished):
     trial.rows_path.unlink()
     code, out, _ = disentune("train", trial.path)
     assert code == 0
-    assert out.splitlines()[-1] == "no row is recorded to compare with"
+    assert out.splitlines()[-1] == "there are no recorded rows to compare with"
 
 
 def test_a_difference_names_the_environment_that_changed(disentune, finished):
@@ -139,7 +139,7 @@ def test_a_difference_names_the_environment_that_changed(disentune, finished):
     then["packages"]["torch"] = "1.0"
     path.write_text(json.dumps(then))
     _, _, err = disentune("train", trial.path)
-    assert "note: the run began with another environment: torch 1.0 -> " in err
+    assert "note: the run was started in a different environment: torch 1.0 -> " in err
 
 
 def test_a_difference_names_the_plug_in_that_changed(disentune, tmp_path, monkeypatch):
@@ -160,7 +160,7 @@ FRAMEWORK = Framework(name="mine", params=beta_vae.Params, loss=beta_vae.loss)
     code, _, err = disentune("train", trial.path)
     sys.modules.pop("own_vae_18")
     assert code == 1
-    assert "note: the run began with another environment: source of own_vae_18 " in err
+    assert "note: the run was started in a different environment: source of own_vae_18 " in err
 
 
 def test_a_trial_that_diverged_diverges_again(disentune, tmp_path):
@@ -171,21 +171,21 @@ def test_a_trial_that_diverged_diverges_again(disentune, tmp_path):
     code, out, err = disentune("train", trial.path)
     assert code == 1
     assert f"diverged: {trial.status().cause}" in err
-    assert out.splitlines()[-1] == "no row is recorded to compare with; it diverged as recorded"
-    trial.update_status(cause="the loss became 7 by step 9 (limit 1)")
+    assert out.splitlines()[-1] == "there are no recorded rows to compare with; it diverged as recorded"
+    trial.update_status(cause="the loss was 7 at step 9 (limit 1)")
     out = disentune("train", trial.path)[1]
-    assert "differs at its end: the loss became" in out
-    assert "but the loss became 7 by step 9 (limit 1) is recorded" in out
+    assert "differs at its end: the loss was" in out
+    assert "but 'the loss was 7 at step 9 (limit 1)' is recorded" in out
 
 
 def test_a_divergence_that_did_not_come_again_is_a_difference(disentune, finished):
     trial = finished.trials()[0]
     rewritten(trial, lambda row: row if row["step"] <= 6 else None)
-    trial.update_status(state="diverged", cause="the loss became nan by step 9 (limit 1e+20)")
+    trial.update_status(state="diverged", cause="the loss was nan at step 9 (limit 1e+20)")
     code, out, _ = disentune("train", trial.path)
     assert code == 1
     assert out.splitlines()[-1] == (
-        "differs at its end: the loss stayed sound here, but the loss became nan by step 9 (limit 1e+20) is recorded"
+        "differs at its end: the loss did not diverge here, but 'the loss was nan at step 9 (limit 1e+20)' is recorded"
     )
 
 
@@ -197,15 +197,15 @@ def test_a_trial_that_a_population_changed_is_not_repeated(disentune, tmp_path, 
     (changed.rows_path if known_by == "generations" else run.path / "population.json").unlink()
     code, out, err = disentune("train", changed.path)
     assert (code, out) == (2, "")
-    assert f"trial {changed.id} cannot be repeated by itself: by step " in err
+    assert f"trial {changed.id} cannot be repeated by itself: at step " in err
     assert "population based training" in err
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--set", "seed=3"], "--set seed=3: would make another trial than"),
-        (["--only", "seed == 0"], "--only seed == 0: chooses a trial of a sweep"),
+        (["--set", "seed=3"], "--set seed=3: a recorded trial cannot be changed"),
+        (["--only", "seed == 0"], "--only seed == 0: selects trials of a sweep"),
     ],
 )
 def test_a_trials_folder_is_repeated_as_it_is_or_not_at_all(disentune, finished, options, expected):
@@ -214,11 +214,11 @@ def test_a_trials_folder_is_repeated_as_it_is_or_not_at_all(disentune, finished,
     assert expected in err
 
 
-def test_a_folder_that_is_no_trials_is_refused_with_one_that_is(disentune, finished, tmp_path):
+def test_a_folder_that_is_not_a_trials_is_refused_with_an_example(disentune, finished, tmp_path):
     code, _, err = disentune("train", "runs/tiny/main")
     assert code == 2
-    assert f"name one such as runs/tiny/main/trials/{finished.trials()[0].id}" in err
-    assert "name one such as runs/SWEEP/RUN/trials/ID" in disentune("train", ".")[2]
+    assert f"give a folder such as runs/tiny/main/trials/{finished.trials()[0].id}" in err
+    assert "give a folder such as runs/SWEEP/RUN/trials/ID" in disentune("train", ".")[2]
 
 
 def test_a_config_that_was_edited_is_not_repeated_under_its_old_name(disentune, finished):
@@ -243,7 +243,7 @@ def test_a_repeat_on_other_data_is_refused(disentune, finished):
     trial.update_status(contents=["0123"])
     code, out, err = disentune("train", trial.path)
     assert (code, out) == (2, "")
-    assert "was trained on other contents of 'xysquares' than are prepared here" in err
+    assert "was trained on different contents of 'xysquares' than those prepared here" in err
 
 
 def test_a_trial_of_a_gpu_is_refused_where_there_is_none(disentune, tmp_path, monkeypatch):
@@ -251,7 +251,7 @@ def test_a_trial_of_a_gpu_is_refused_where_there_is_none(disentune, tmp_path, mo
     path = sweep_file(tmp_path, extra="resources: {gpu: 1}")
     code, out, err = disentune("train", path)
     assert (code, out) == (2, "")
-    assert "trains on a GPU (training.device: cuda), and this machine has none" in err
+    assert "needs a GPU (training.device: cuda), but this machine has none" in err
 
 
 def test_a_copied_trial_repeats_without_its_run(disentune, finished, tmp_path):

@@ -38,13 +38,13 @@ def test_status_of_very_many_trials_lists_those_that_are_not_done_and_says_how_m
     text = printed(lambda console: show_status(console, "runs/x", False, trials, PICTURE))
     states = [line.split()[1] for line in text.splitlines() if line.startswith(folder.id)]
     assert states == ["failed", *["done"] * (MOST_LISTED - 1)]
-    assert "and 4 more, all of them with: disentune status runs/x --json\n" in text
+    assert "and 4 more; list all with: disentune status runs/x --json\n" in text
     few = printed(lambda console: show_status(console, "runs/x", False, trials[4:], PICTURE))
     assert few.count(folder.id) == MOST_LISTED
-    assert "more, all of them" not in few
+    assert "more; list all" not in few
 
 
-def test_status_tells_the_best_and_what_to_read_of_every_failure():
+def test_status_shows_the_best_and_what_to_read_of_every_failure():
     trials = [seen("best", value=0.75), seen("bad", "failed", cause="ValueError: no\ntrace")]
     text = printed(lambda console: show_status(console, "my runs/x", False, [], pictured(trials, live=False)))
     assert "best last value of mig 0.75  best  arm all, seed 0, beta=0.01\n" in text
@@ -65,6 +65,7 @@ def pictured(trials=(), **changes):
     best = next((trial for trial in trials if trial.value is not None), None)
     usual = {"time": 0.0, "gone": False, "live": True, "stopping": False, "session_s": 200.0, "at_most": False}
     usual |= {"objective": Objective(metric="mig", mode="max"), "speed": None, "ended_an_hour": None, "left_s": None}
+    usual |= {"share": 0.25}
     return Snapshot(**(usual | {"trials": tuple(trials), "expected": len(trials), "best": best, "notes": ()} | changes))
 
 
@@ -88,7 +89,7 @@ def test_a_picture_has_a_bar_counts_pace_best_running_trials_and_errors():
     picture = pictured(trials, expected=8, speed=1234.0, ended_an_hour=95.4, left_s=130.0)
     assert lines_of(picture) == [
         "runs/x: running for 3 min 20 s",
-        "█" * 7 + "▒" * 7 + "·" * 39 + "x" * 7 + "  2/8 ended, 25%",
+        "█" * 6 + "▒" * 6 + "·" * 37 + "x" * 6 + "  2/8 ended, 25% of steps",
         "█ 1 done   ▒ 1 running   · 5 pending   x 1 failed",
         "1,234 steps/s, 95.4 trials/h, about 2 min 10 s left",
         "best last value of mig 0.7  good  arm all, seed 0, beta=0.01",
@@ -108,7 +109,7 @@ def test_a_slow_pace_keeps_its_digits(speed, text):
 
 def test_an_empty_run_says_that_its_driver_starts():
     assert lines_of(PICTURE) == ["runs/x: running for 3 min 20 s; no trials yet, the driver is starting"]
-    assert lines_of(pictured(expected=4))[1].endswith("  0/4 ended, 0%")
+    assert lines_of(pictured(expected=4))[1].endswith("  0/4 ended, 25% of steps")
 
 
 def test_the_end_of_a_run_says_what_comes_next():
@@ -118,15 +119,15 @@ def test_the_end_of_a_run_says_what_comes_next():
     assert unfinished[-1] == "not running; continue with: disentune resume 'my runs/x'"
     searched = drawn(pictured([seen()], live=False, expected=3, at_most=True))
     assert "1/at most 3 ended" in searched
-    assert "the search may ask for up to 2 more: disentune resume runs/x" in searched.replace("\n", "")
+    assert "the search may suggest up to 2 more: disentune resume runs/x" in searched.replace("\n", "")
     assert lines_of(pictured(live=False, gone=True)) == ["runs/x: is gone"]
     assert lines_of(pictured([seen("a", "running")], stopping=True))[0].startswith("runs/x: stopping, trials write")
 
 
-def test_a_hundred_per_cent_is_the_end_alone():
+def test_a_hundred_per_cent_is_shown_only_at_the_end():
     trials = [seen(str(number)) for number in range(999)]
-    assert "999/1000 ended, 99%" in drawn(pictured([*trials, seen("last", "running")]))
-    assert "999/999 ended, 100%" in drawn(pictured(trials))
+    assert "999/1000 ended, 99% of steps" in drawn(pictured([*trials, seen("last", "running")], share=0.9999))
+    assert "999/999 ended, 100% of steps" in drawn(pictured(trials, share=1.0))
 
 
 @pytest.mark.parametrize("width", [20, 80, 120])
@@ -145,7 +146,7 @@ def test_a_live_picture_fits_its_terminal(width, height):
         assert len(found) >= height - 3  # what room there is, is used
 
 
-def test_what_ended_is_told_whole_and_what_runs_in_a_line_each():
+def test_ended_trials_are_shown_in_full_and_running_ones_in_a_line_each():
     trial = seen("bad", "failed", cause="a long story " * 30)
     assert drawn(pictured([trial])).count("story") < 8
     assert drawn(pictured([trial], live=False)).count("story") == 30
@@ -159,7 +160,7 @@ def test_more_causes_than_there_is_room_for_are_counted():
     assert "failed t0 and 1 more at step 3: cause 0" in text
 
 
-def test_names_and_causes_are_no_markup_and_no_commands_to_the_terminal():
+def test_names_and_causes_are_neither_markup_nor_terminal_commands():
     cause = "[red]boom[/] \x1b[31mred\x1b[0m \x07\x08\x1b]end"
     trials = [seen("a", "running", arms=("[b]arm",), point={"model.name": "[i]x"}), seen("b", "failed", cause=cause)]
     best = seen("c", value=0.5, arms=("[u]arm",), point={"model.name": "[/]y"})
@@ -191,7 +192,7 @@ def test_a_terminal_without_unicode_gets_a_bar_of_letters():
     console = Console(file=io.TextIOWrapper(raw, encoding="ascii"), width=80)
     console.print(view(pictured([seen(), seen("b", "running")]), "runs/x", console))
     console.file.flush()
-    assert b"#" * 29 + b"=" * 29 in raw.getvalue().replace(b" ", b"")
+    assert b"#" * 28 + b"=" * 27 in raw.getvalue().replace(b" ", b"")
 
 
 def test_a_pipe_gets_a_line_for_each_look_new_failures_and_the_last_picture_whole():

@@ -105,7 +105,7 @@ def test_a_recommendation_to_move_is_only_mentioned_and_once(metadata, capsys):
     cloud = preemption.here()
     assert cloud.notice() is None
     assert cloud.notice() is None
-    assert capsys.readouterr().out.count("more likely than usual") == 1
+    assert capsys.readouterr().out.count("increased risk of being interrupted") == 1
 
 
 def test_an_aws_that_gives_no_token_is_not_watched(metadata):
@@ -143,7 +143,7 @@ def test_gcp_says_preempted_or_names_its_maintenance(metadata):
 
 
 @pytest.mark.parametrize("nonsense", ["<html>log in first</html>", "{", "[]", '"x"', "\0\xff"])
-def test_a_server_that_talks_nonsense_is_no_cloud(metadata, nonsense):
+def test_a_server_that_talks_nonsense_is_not_a_cloud(metadata, nonsense):
     paths = [AWS + "instance-id", GCP + "id"]
     metadata.answers = {("GET", path): nonsense for path in paths}
     assert preemption.here(rounds=2) is None
@@ -156,7 +156,7 @@ def test_nonsense_in_place_of_a_notice_is_mentioned_once_and_asked_again(metadat
     sound = json.dumps({"action": "stop", "time": in_seconds(0)})
     metadata.answers[ACTION] = lambda headers: guarded(next(texts, sound))(headers)
     assert next(preemption.notices(cloud)) == Notice("spot instance: stop", 0)
-    assert capsys.readouterr().out.count("no sound answer") == 1
+    assert capsys.readouterr().out.count("invalid answer") == 1
 
 
 def test_a_server_that_hangs_is_given_up(metadata, monkeypatch):
@@ -169,12 +169,12 @@ def test_a_server_that_hangs_is_given_up(metadata, monkeypatch):
         released.set()
 
 
-def test_where_there_is_no_cloud_it_says_so_and_ends(monkeypatch, capsys):
+def test_without_a_cloud_it_says_so_and_ends(monkeypatch, capsys):
     monkeypatch.setenv("DISENTUNE_METADATA_URL", "http://127.0.0.1:9")
     monkeypatch.setattr(preemption, "POLL_S", 0)
     preemption.main()
     assert capsys.readouterr().out == (
-        "disentune.cluster.preemption: no cloud's metadata server answers here; nothing to watch\n"
+        "disentune.cluster.preemption: no metadata server of a cloud answers on this machine; nothing to watch\n"
     )
 
 
@@ -231,7 +231,7 @@ def test_a_notice_reaches_the_workers_and_ray(commands, metadata, monkeypatch, c
     assert command[1:7] == ["drain-node", "--address", "10.0.0.1:6379", "--node-id", "abc", "--reason"]
     assert command[7] == "DRAIN_NODE_REASON_PREEMPTION"
     assert 90 <= int(command[-1]) <= 100
-    assert "node abc leaves: spot instance: terminate" in capsys.readouterr().out
+    assert "node abc is draining: spot instance: terminate" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

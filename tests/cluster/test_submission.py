@@ -129,11 +129,11 @@ def test_a_working_folder_that_is_too_large_is_refused_with_what_makes_it_so(swe
     (tmp_path / "own" / "data" / "images.npy").write_bytes(b"0" * 2_000_000)
     monkeypatch.setattr(submission, "MOST_MB", 1)
     with (
-        pytest.raises(ConfigError, match=r"more than 1 MB are not sent; the largest in it is 'data' \(2 MB\)"),
+        pytest.raises(ConfigError, match=r"is larger than 1 MB, mostly because of 'data' \(2 MB\)"),
         packed(sweep, tmp_path / "own"),
     ):
         pass
-    with pytest.raises(ConfigError, match="is no folder"), packed(sweep, tmp_path / "nowhere"):
+    with pytest.raises(ConfigError, match="is not a folder"), packed(sweep, tmp_path / "nowhere"):
         pass
 
 
@@ -144,7 +144,7 @@ def test_a_link_counts_as_what_it_points_to(sweep, tmp_path, monkeypatch):
     (own / "data").symlink_to(tmp_path / "large")
     (own / "nowhere").symlink_to(tmp_path / "gone")
     monkeypatch.setattr(submission, "MOST_MB", 1)
-    with pytest.raises(ConfigError, match="the largest in it is 'data'"), packed(sweep, own):
+    with pytest.raises(ConfigError, match="mostly because of 'data'"), packed(sweep, own):
         pass
     (own / "data").unlink()
     with packed(sweep, own) as folder:
@@ -172,7 +172,7 @@ def test_a_plugin_of_ones_own_must_be_sent_along(name, tmp_path, monkeypatch):
     path = sweep_file(tmp_path)
     path.write_text(path.read_text().replace("recon: {name: mse}", f"recon: {{name: '{name}:RECON'}}"))
     sweep = read(path).sweep
-    with pytest.raises(ConfigError, match=f"'{name}:RECON' of .*; send it with --working-dir {home}$"):
+    with pytest.raises(ConfigError, match=f"'{name}:RECON' from .*; send it with --working-dir {home}$"):
         assert_plugins_sent(sweep, None)
     with pytest.raises(ConfigError, match="does not have"):
         assert_plugins_sent(sweep, tmp_path / "elsewhere")
@@ -185,7 +185,7 @@ def test_plugins_of_the_package_need_nothing(sweep):
 
 @pytest.mark.parametrize("storage", ["runs", "./runs", "~/runs", ""])
 def test_a_storage_of_this_machine_alone_is_refused(storage):
-    with pytest.raises(ConfigError, match="must be a path from / that every node sees"):
+    with pytest.raises(ConfigError, match="must be an absolute path that every node sees"):
         assert_storage(storage)
 
 
@@ -201,7 +201,7 @@ def test_a_run_that_is_being_run_is_refused_by_name(sweep):
     metadata = {"disentune_run": "tiny/main", "disentune_storage": "/shared"}
     client = Client([Details("disentune-tiny-main-1", Status.PENDING, metadata)])
     for storage in ("/shared", None):
-        with pytest.raises(ConfigError, match="tiny/main is being run already, by job disentune-tiny-main-1"):
+        with pytest.raises(ConfigError, match="tiny/main is already being run by job disentune-tiny-main-1"):
             submit(client, Job(sweep, "main", storage))
     assert client.sent == []
 
@@ -221,18 +221,18 @@ def test_a_head_that_has_just_been_started_is_waited_for(sweep, monkeypatch):
     assert submit(client, Job(sweep, "main", "/shared"))
     monkeypatch.setattr(submission, "AGENT_S", -1.0)
     client.refusals = [RuntimeError("status code 500: No available agent to submit job")]
-    with pytest.raises(ConfigError, match="the head's dashboard agent has not been up"):
+    with pytest.raises(ConfigError, match="the head's dashboard agent has not started"):
         submit(client, Job(sweep, "main", "/shared"))
     client.refusals = [RuntimeError("Request failed with status code 400: submission_id is taken.\n  File ...")]
-    with pytest.raises(ConfigError, match=r"does not take the job: Request failed .* is taken\.$"):
+    with pytest.raises(ConfigError, match=r"did not accept the job: Request failed .* is taken\.$"):
         submit(client, Job(sweep, "main", "/shared"))
 
 
 @pytest.mark.parametrize(
     ("there", "code", "complaint"),
-    [("", 2, "the head finds no python that has disentune"), ("import sys; sys.exit(1)", 1, "")],
+    [("", 2, "disentune is not installed for the python on the head"), ("import sys; sys.exit(1)", 1, "")],
 )
-def test_a_head_without_the_package_is_told_from_a_sweep_that_failed(tmp_path, there, code, complaint):
+def test_a_head_without_the_package_is_distinguished_from_a_failed_sweep(tmp_path, there, code, complaint):
     """As `sh` runs it: a python that has a package of this name, or none."""
     if there:
         (tmp_path / "disentune").mkdir()
@@ -263,7 +263,7 @@ def test_following_ends_with_the_exit_code_of_the_sweep(status, driver_code, cod
     lines, said = [], []
     assert follow(client, "job", lines.append, said.append) == code
     assert lines == ["all done"]
-    assert said == ([] if code != 70 else ["the job failed before its command began: no environment"])
+    assert said == ([] if code != 70 else ["the job failed before its command started: no environment"])
 
 
 def test_a_log_that_comes_in_pieces_over_broken_connections_is_shown_once(monkeypatch):
@@ -276,12 +276,12 @@ def test_a_log_that_comes_in_pieces_over_broken_connections_is_shown_once(monkey
     lines, said = [], []
     assert follow(client, "j", lines.append, said.append) == 0
     assert lines == ["12 trials", "0/12 ended", "1/12 ended", "12 done"]
-    assert said == ["the connection to the cluster is lost (reset); the job goes on; trying again"]
+    assert said == ["lost the connection to the cluster (reset); the job continues; reconnecting"]
 
 
 def test_a_cluster_that_stays_away_is_given_up(monkeypatch):
     monkeypatch.setattr(submission, "LOST_S", -1.0)
-    with pytest.raises(ConfigError, match="job j may still run"):
+    with pytest.raises(ConfigError, match="job j may still be running"):
         follow(Client([Details("j")], pieces=[[OSError("gone")]]), "j", print, print)
 
 
@@ -291,7 +291,7 @@ def test_a_cluster_that_stays_away_is_given_up(monkeypatch):
 @pytest.mark.parametrize(
     "address", ["ray://head:10001", "head:8265", "http://head:8265/api", "http://me:secret@head", ""]
 )
-def test_what_takes_no_jobs_is_no_address(address):
+def test_what_takes_no_jobs_is_not_an_address(address):
     with pytest.raises(ConfigError, match="must be the dashboard"):
         url_of(address)
 
@@ -323,8 +323,8 @@ def server(status: int, content: str):
 @pytest.mark.parametrize(
     ("status", "content", "complaint"),
     [
-        (401, "Unauthorized", "wants a token, and none was sent; put the head's ~/.ray/auth_token"),
-        (403, "Forbidden", "refuses this machine's token; put the head's"),
+        (401, "Unauthorized", "requires a token, and none was sent; copy the head's ~/.ray/auth_token"),
+        (403, "Forbidden", "refuses this machine's token; copy the head's"),
         (404, "nothing", "no Ray dashboard answers there"),
         (200, "<html>", "no Ray dashboard answers there"),
         (200, "{}", "no Ray dashboard answers there"),
@@ -339,7 +339,7 @@ def test_each_wrong_answer_has_its_message_in_one_line(status, content, complain
 
 
 def test_another_ray_is_refused():
-    with pytest.raises(ConfigError, match=r"the cluster runs Ray 2\.9\.0, this machine"):
+    with pytest.raises(ConfigError, match=r"the cluster has Ray 2\.9\.0, this machine"):
         submission._assert_same_ray("http://head", "2.9.0")
     submission._assert_same_ray("http://head", versions()["ray"])
 
@@ -349,7 +349,7 @@ def test_what_ray_finds_in_the_environment_does_not_lead_elsewhere(disentune, tm
     with server(401, "") as url, server(404, "") as other:
         monkeypatch.setenv("RAY_ADDRESS", other)
         _, _, said = disentune("submit", "tiny.yaml", "--address", url, "--storage", "/shared")
-    assert "wants a token" in said
+    assert "requires a token" in said
     assert os.environ["RAY_ADDRESS"] == other
 
 
@@ -365,7 +365,7 @@ def test_a_server_that_never_answers_is_not_waited_for(monkeypatch):
 
 
 @pytest.mark.parametrize("address", ["http://me:hush@host:8265", "ray://me:hush@host", "http://[::1"])
-def test_what_is_no_address_is_refused_without_its_password(address):
+def test_what_is_not_an_address_is_refused_without_its_password(address):
     with pytest.raises(ConfigError, match="--address") as caught:
         submission.connected(address)
     assert "hush" not in str(caught.value)
@@ -374,13 +374,13 @@ def test_what_is_no_address_is_refused_without_its_password(address):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--storage", "/x", "--working-dir", "nowhere"], "nowhere: is no folder"),
-        (["--storage", "runs"], "must be a path from /"),
+        (["--storage", "/x", "--working-dir", "nowhere"], "nowhere: is not a folder"),
+        (["--storage", "runs"], "must be an absolute path"),
         (["--storage", "/x", "--set", "training.steps=-1"], "training.steps: must be >= 1"),
-        (["--storage", "/x", "--only", "seed == 7"], "no trial of the sweep is selected"),
+        (["--storage", "/x", "--only", "seed == 7"], "selects no trial of the sweep"),
         (["--storage", "/x", "--only", "sed == 7"], "sed"),
         (["--storage", "/x", "--name", "a/b"], "--name 'a/b'"),
-        (["--storage", "/x", "--set", "model.width=100000000"], "its first trial fails here"),
+        (["--storage", "/x", "--set", "model={name: mlp, width: 100000000, latents: 3}"], "its first trial fails here"),
         (["--storage", "/x"], "nothing answers there"),
     ],
 )
@@ -402,7 +402,7 @@ class TestCommand:
         sweep_file(tmp_path, extra="wandb: {project: p}")
         return client
 
-    def test_it_says_the_job_and_how_to_go_on_with_it(self, client, disentune):
+    def test_it_prints_the_job_and_how_to_follow_or_stop_it(self, client, disentune):
         code, said, _ = disentune("submit", "tiny.yaml", "--storage", "/x", "--only", "seed == 1", "--no-follow")
         assert code == 0
         assert said.splitlines() == [
@@ -417,19 +417,27 @@ class TestCommand:
         code, said, _ = disentune("submit", "tiny.yaml", "--storage", "/x")
         assert (code, said.splitlines()[-1]) == (1, "3 done")
 
-    def test_an_interrupt_ends_the_following_alone(self, client, disentune, monkeypatch):
+    def test_an_interrupt_only_stops_following(self, client, disentune, monkeypatch):
         def interrupted(*arguments):
             raise KeyboardInterrupt
 
         monkeypatch.setattr(submission, "follow", interrupted)
         code, said, _ = disentune("submit", "tiny.yaml", "--storage", "/x")
         assert code == 130
-        assert "no longer following; the job goes on:\n  follow: ray job logs" in said
+        assert "no longer following; the job continues:\n  follow: ray job logs" in said
 
-    def test_whoever_has_a_key_is_told_that_it_stays_here(self, client, disentune, monkeypatch):
+    def test_a_token_that_others_can_read_is_noted(self, client, disentune, monkeypatch, tmp_path):
+        (tmp_path / "auth_token").write_text("made for a test")
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "auth_token"))
+        for mode, noted in ((0o644, True), (0o600, False)):
+            (tmp_path / "auth_token").chmod(mode)
+            _, _, said = disentune("submit", "tiny.yaml", "--storage", "/x", "--no-follow")
+            assert (f"run: chmod 600 {tmp_path / 'auth_token'}" in said) == noted
+
+    def test_a_note_says_that_the_key_for_wandb_stays_here(self, client, disentune, monkeypatch):
         monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
         _, said, _ = disentune("submit", "tiny.yaml", "--storage", "/x", "--no-follow")
-        assert "this machine's key is not sent" in said
+        assert "this machine's API key is not sent" in said
         assert "k" * 40 not in said + str(client.sent)
 
 
@@ -479,7 +487,7 @@ def stop_job(head, id: str) -> None:
 
 @pytest.mark.ray
 @pytest.mark.long
-def test_a_driver_that_is_killed_goes_on_and_the_table_is_that_of_the_undisturbed(head, tmp_path):
+def test_a_driver_that_is_killed_continues_and_the_table_is_that_of_the_undisturbed(head, tmp_path):
     path = sweep_file(tmp_path)
     path.write_text(path.read_text().replace("steps: 12,", "steps: 36,"))
     undisturbed = Run(tmp_path / "undisturbed" / "tiny" / "main")
@@ -491,10 +499,10 @@ def test_a_driver_that_is_killed_goes_on_and_the_table_is_that_of_the_undisturbe
         (driver,) = drivers(storage)
         driver.send_signal(signal.SIGKILL)
         code, said = ended(head, tmp_path, *asked)
-        assert (code, "tiny/main is being run already, by job disentune-tiny-main-1" in said) == (2, True)
+        assert (code, "tiny/main is already being run by job disentune-tiny-main-1" in said) == (2, True)
         output, _ = process.communicate(timeout=patience_s())
     assert process.returncode == 0, output
-    assert "supervisor: the driver was ended by SIGKILL; it goes on in 1 s" in output
+    assert "supervisor: the driver was killed by SIGKILL; restarting in 1 s" in output
     assert table(Run(storage / "tiny" / "main")) == table(undisturbed)
 
 
@@ -510,8 +518,10 @@ def test_a_stopped_job_has_checkpointed_and_can_be_sent_again(head, tmp_path):
         stop_job(head, "disentune-tiny-stopped-1")
         output, _ = process.communicate(timeout=patience_s())
     assert process.returncode == 130, output
-    assert "stopped (SIGTERM); every trial is checkpointed" in output
-    assert list(storage.glob("tiny/stopped/trials/*/checkpoints/*.ckpt"))
+    assert "stopped (SIGTERM); every trial that had started has a checkpoint. Continue with:" in output
+    steps = _steps_and_checkpoints(storage / "tiny" / "stopped")
+    assert any(step for step, _ in steps)
+    assert all(kept == step for step, kept in steps), "each trial is kept as it was when it stopped"
     code, said = ended(head, tmp_path, *asked, "--no-follow")
     assert (code, "job disentune-tiny-stopped-2" in said) == (0, True)
     wait_until(lambda: drivers(storage), "the driver")
@@ -519,13 +529,22 @@ def test_a_stopped_job_has_checkpointed_and_can_be_sent_again(head, tmp_path):
     assert drivers(storage) == []
 
 
+def _steps_and_checkpoints(path):
+    """Of each trial the step that it had reached and that of its newest checkpoint; 0 and 0 if it never trained."""
+    trials = Run(path).trials()
+    return [(trial.status().step, max(trial.checkpoints.steps(), default=0)) for trial in trials]
+
+
 @pytest.mark.ray
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "complaint"),
-    [({"RAY_AUTH_TOKEN": "w" * 64}, "refuses this machine's token"), ({"RAY_AUTH_MODE": "disabled"}, "wants a token")],
+    [
+        ({"RAY_AUTH_TOKEN": "w" * 64}, "refuses this machine's token"),
+        ({"RAY_AUTH_MODE": "disabled"}, "requires a token"),
+    ],
 )
-def test_only_who_has_the_token_is_let_in(head, tmp_path, mode, complaint):
+def test_only_clients_with_the_token_are_admitted(head, tmp_path, mode, complaint):
     sweep_file(tmp_path)
     arguments = ["submit", "tiny.yaml", "--address", head.dashboard, "--storage", str(tmp_path)]
     code, said = ended(head, tmp_path, *arguments, **mode)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from disentune.cluster import submission, verify
+from disentune.cluster import submission, token, verify
 from disentune.cluster.verify import Node, Question, Verdict, answer, notes_of, problems_of
 from disentune.driver import ray_internals
 from disentune.environment import versions
@@ -54,7 +54,7 @@ def test_a_cluster_of_equals_has_no_problem():
         ({"gpus": 2.0, "seen_gpus": 1}, "Ray offers 2 GPUs, but torch sees 1"),
         ({"clock_s": 31.0}, "its clock is 31 s ahead of the head's"),
         ({"clock_s": -11.0}, "its clock is 11 s behind the head's"),
-        ({"trouble": "has not answered for 90 s"}, "has not answered for 90 s; look there with `ray status`"),
+        ({"trouble": "did not answer within 90 s"}, "did not answer within 90 s; run `ray status`"),
     ],
 )
 def test_each_problem_says_where_and_what(changes, text):
@@ -85,7 +85,7 @@ def test_what_only_trials_need_is_not_asked_of_a_head_that_runs_none():
     assert problems_of([bare, WORKER], [source]) == []
     found = problems_of([replace(bare, cpus=1), replace(WORKER, missing=["dsprites"])], [source])
     assert [text.split(":")[0] for text in found] == ["worker (10.0.0.2)", "head (10.0.0.1)", "worker (10.0.0.2)"]
-    assert found[2].endswith("data set dsprites is not prepared; run there: disentune data prepare dsprites")
+    assert found[2].endswith("data set dsprites is not prepared; run on this node: disentune data prepare dsprites")
 
 
 def test_every_problem_is_named_at_once():
@@ -95,7 +95,7 @@ def test_every_problem_is_named_at_once():
 
 def test_what_may_not_be_meant_is_noted():
     assert notes_of([HEAD, WORKER]) == []
-    assert "no node runs trials now" in notes_of([HEAD])[0]
+    assert "no node can run trials now" in notes_of([HEAD])[0]
     assert "the head runs trials too" in notes_of([replace(HEAD, cpus=2), WORKER])[0]
     assert notes_of([replace(HEAD, cpus=2)]) == []  # there is no one else
     assert "torch sees 2 GPUs, but Ray offers 1" in notes_of([HEAD, replace(WORKER, gpus=1, seen_gpus=2)])[0]
@@ -123,7 +123,7 @@ def test_a_node_that_sees_the_storage_is_seen_in_it(question):
     assert said["free_gb"] > 0
     assert verify._seen_from_here(WORKER, question) == WORKER
     unseen = verify._seen_from_here(replace(WORKER, id="x"), question)
-    assert unseen.storage == f"wrote to {question.storage}, but that is not seen from here"
+    assert unseen.storage == f"wrote to {question.storage}, but the head does not see the file"
 
 
 def test_marks_are_gone_afterwards(tmp_path):
@@ -133,11 +133,11 @@ def test_marks_are_gone_afterwards(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_folder_at_the_same_place_is_told(question, tmp_path):
+def test_another_folder_at_the_same_place_is_reported(question, tmp_path):
     (tmp_path / ".verify-nonce" / "asked").write_text("of another")
-    assert "has another" in answer(question, W)["storage"]
+    assert "has a different" in answer(question, W)["storage"]
     shutil.rmtree(tmp_path / ".verify-nonce")
-    assert "it is not shared, or not mounted there" in answer(question, W)["storage"]
+    assert "not shared, or not mounted on this node" in answer(question, W)["storage"]
     (tmp_path / ".verify-nonce").touch()
     assert "cannot use" in answer(question, W)["storage"]
 
@@ -158,9 +158,13 @@ def test_data_that_is_not_prepared_is_named(monkeypatch):
 class FakeRay:
     """Answers come at once, in this process; a node may be silent, or break."""
 
-    def __init__(self, nodes, silent=(), broken=(), joining=0, late_s=0.0):
+    def __init__(self, nodes, silent=(), broken=(), joining=0, late_s=0.0, local=False):
+        self.local = local
         self.there, self.silent, self.broken, self.joining, self.late_s = nodes, silent, broken, joining, late_s
         self.cancelled = []
+
+    def get_runtime_context(self):
+        return types.SimpleNamespace(gcs_address="10.0.0.1:6379")
 
     def nodes(self):
         alive = self.there[: len(self.there) - self.joining]
@@ -193,9 +197,11 @@ class FakeRay:
         self.cancelled.append(reference[2])
 
     def verified(self, monkeypatch, **arguments):
-        monkeypatch.setattr(verify, "ANSWER_S", 0.5)
+        answer(Question(None, ""), "warm")  # imports torch, which may take longer than a node has to answer
+        monkeypatch.setattr(verify, "ANSWER_S", 0.5 if self.silent else 60.0)
         monkeypatch.setattr(verify, "JOIN_S", 0.5)
         monkeypatch.setattr(verify, "joined", lambda address: nullcontext(self))
+        monkeypatch.setattr(verify, "is_started_by_a_program", lambda: self.local)
         return verify.verify("auto", **arguments)
 
 
@@ -212,11 +218,31 @@ def test_a_node_that_is_silent_or_broken_does_not_hide_the_others(monkeypatch, t
     troubles = {node.name: node.trouble for node in verdict.nodes}
     assert troubles == {
         "head": "",
-        "worker": "has not answered for 0.5 s",
+        "worker": "did not answer within 0.5 s",
         "other": "cannot answer: ModuleNotFoundError: No module named 'disentune.cluster.verify'",
     }
     assert len(verdict.problems) == 2
     assert ray.cancelled == [W]
+
+
+def test_the_address_that_was_reached_is_part_of_the_verdict(monkeypatch):
+    assert FakeRay([HEAD]).verified(monkeypatch).address == "10.0.0.1:6379"
+
+
+def test_a_ray_that_a_program_started_for_itself_is_not_a_cluster(monkeypatch):
+    with pytest.raises(ConfigError, match=r"--address auto: the Ray at 10\.0\.0\.1:6379 is not a cluster"):
+        FakeRay([HEAD], local=True).verified(monkeypatch)
+
+
+def test_a_token_that_others_can_read_is_noted(monkeypatch, tmp_path):
+    path = tmp_path / "auth_token"
+    path.write_text("made for a test")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(path))
+    for mode, expected in ((0o600, []), (0o640, [path]), (0o604, [path])):
+        path.chmod(mode)
+        assert FakeRay([HEAD]).verified(monkeypatch).notes[1:] == [token.warning_about(one) for one in expected]
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "in a variable")
+    assert list(token.token_notes()) == []
 
 
 def test_a_clock_that_is_off_is_measured_from_here(monkeypatch):
@@ -239,13 +265,14 @@ def test_nodes_are_waited_for_and_those_that_never_come_are_counted(monkeypatch)
 
 
 def test_a_verdict_is_shown_and_decides_the_exit_code(disentune, monkeypatch):
-    verdict = Verdict([HEAD, replace(WORKER, free_gb=10)], [], ["a [note]"])
+    verdict = Verdict([HEAD, replace(WORKER, free_gb=10)], [], ["a [note]"], "10.0.0.1:6379")
     monkeypatch.setattr(verify, "verify", lambda *arguments: verdict)
     code, said, _ = disentune("cluster", "verify")
     assert code == 0
-    assert [line.split()[0] for line in said.splitlines()] == ["node", "head", "worker", "note:", "2"]
+    assert [line.split()[0] for line in said.splitlines()] == ["cluster", "node", "head", "worker", "note:", "2"]
+    assert said.startswith("cluster at 10.0.0.1:6379\n")
     assert "10 GB free" in said
-    bad = replace(WORKER, trouble="has not answered")
+    bad = replace(WORKER, trouble="did not answer")
     monkeypatch.setattr(verify, "verify", lambda *arguments: Verdict([bad], ["worker: silent"], []))
     code, said, _ = disentune("cluster", "verify")
     assert code == 2
@@ -278,7 +305,7 @@ def test_from_afar_the_same_is_asked_of_the_head(disentune, monkeypatch, tmp_pat
     assert name == "tiny"
 
 
-def test_where_there_is_no_cluster_that_is_said(disentune, monkeypatch, tmp_path):
+def test_a_missing_cluster_is_reported(disentune, monkeypatch, tmp_path):
     (port,) = free_ports(1)
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
     import ray
@@ -322,7 +349,7 @@ importlib.metadata.version = lambda name: "0.0.9" if name == "disentune" else re
 
 @pytest.mark.ray
 @pytest.mark.long
-def test_a_real_cluster_is_looked_at_node_by_node(tmp_path):
+def test_a_real_cluster_is_checked_node_by_node(tmp_path):
     """A head that runs no trials, a sound node, and one that has another version, another storage and a GPU that is
     not there."""
     storage = tmp_path / "storage"
@@ -340,7 +367,8 @@ def test_a_real_cluster_is_looked_at_node_by_node(tmp_path):
         here = {"RAY_ADDRESS": head.gcs}
         code, said = verified(head, tmp_path, "--nodes", "2", "--storage", str(storage), **here)
         assert code == 0, said
-        assert said.splitlines()[-1] == "2 nodes, all is well"
+        assert said.splitlines()[-1] == "2 nodes, all checks passed"
+        assert f":{head.gcs.partition(':')[2]}\n" in said, "the port of the address that was reached"
         with ray_node(head, *elsewhere, gpus=1, PYTHONPATH=str(tmp_path)):
             options = ["--nodes", "3", "--storage", str(storage), "--sweep", "tiny.yaml", "--json"]
             code, said = verified(head, tmp_path, *options, "--address", head.dashboard, DISENTUNE_DATA="")
@@ -348,7 +376,7 @@ def test_a_real_cluster_is_looked_at_node_by_node(tmp_path):
         texts = "\n".join(verdict.problems)
         assert (code, len(verdict.nodes)) == (2, 3), said
         assert f"has disentune 0.0.9, but {verdict.nodes[0].name} has {versions()['disentune']}" in texts
-        assert texts.count("it is not shared, or not mounted there") == 1
+        assert texts.count("not shared, or not mounted on this node") == 1
         assert texts.count("Ray offers 1 GPUs, but torch sees 0") == 1
         assert texts.count("data set dsprites is not prepared") == 2
         assert len(verdict.problems) == 5
@@ -357,7 +385,7 @@ def test_a_real_cluster_is_looked_at_node_by_node(tmp_path):
 
 @pytest.mark.ray
 @pytest.mark.long
-def test_a_wrong_token_is_said_in_one_line(tmp_path):
+def test_a_wrong_token_is_reported_in_one_line(tmp_path):
     with ray_head(token="t" * 64) as head:
         wrong = {"RAY_ADDRESS": head.gcs, "RAY_AUTH_TOKEN": "w" * 64}
         code, said = verified(head, tmp_path, **wrong)

@@ -43,7 +43,7 @@ def test_colours_are_uniform_and_independent(data):
     np.testing.assert_allclose(np.corrcoef(colours.T), np.eye(3), atol=0.03)  # 4 deviations of 20000 draws
 
 
-def test_an_image_keeps_its_colour_until_it_is_drawn_anew(data):
+def test_an_image_keeps_its_colour_until_it_is_drawn_again(data):
     once, twice = (data.images(np.array([5, 5, 9])) for _ in range(2))
     np.testing.assert_array_equal(once, twice)
     np.testing.assert_array_equal(once[0], once[1])
@@ -86,7 +86,7 @@ def test_a_pickle_opens_the_same_data_set(data):
 
 
 def test_an_index_outside_is_refused(data):
-    with pytest.raises(DataError, match="index must be 0 to 287, but 288 came"):
+    with pytest.raises(DataError, match="index must be 0 to 287, got 288"):
         data.images(np.array([288]), np.random.default_rng(0))
 
 

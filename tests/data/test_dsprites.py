@@ -12,7 +12,7 @@ from disentune.errors import DataError
 from disentune.plugin import Statistics
 from sprite_files import DSPRITES, Trap, dsprites_arrays, sprites, write_dsprites_hdf5, write_dsprites_npz
 
-COMMAND = "with the right file: disentune data prepare dsprites --from FILE$"
+COMMAND = "get the right file, then run: disentune data prepare dsprites --from FILE$"
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_public_file_in_the_root_is_found(root, suffix):
     np.testing.assert_array_equal(opened().images(np.array([287]))[0, 0], 255 * sprites()[287])
 
 
-def test_formats_are_told_apart_by_content(root, tmp_path):
+def test_formats_are_detected_by_content(root, tmp_path):
     write(tmp_path / "sprites.npz", dsprites_arrays())
     (tmp_path / "sprites.npz").rename(root / dsprites.FILE.name)
     np.testing.assert_array_equal(opened().images(np.arange(288))[:, 0], 255 * sprites())
@@ -146,7 +146,7 @@ WRONG = {
     "nan": (changed(imgs=with_pixel(np.nan, np.float32)), "pixels must be 0 or 1, but image 213 has nan"),
     "labels of another order": (
         changed(latents_classes=transposed(dsprites_arrays()["latents_classes"])),
-        r"labels must be the full grid of sizes \(1, 3, 2, 4, 3, 4\) in order, the last factor fastest, but",
+        r"labels must be the full grid of sizes \(1, 3, 2, 4, 3, 4\) in order \(last factor fastest\), but",
     ),
     "labels of another set": (
         changed(latents_classes=np.zeros((288, 5))),
@@ -174,7 +174,7 @@ def test_a_file_without_images_is_refused(path):
 def test_a_file_cut_off_is_refused(path):
     write(path, dsprites_arrays())
     path.write_bytes(path.read_bytes()[:-2000])
-    with pytest.raises(DataError, match=f"{path.name}: must be a whole .* file, but is .* cut off.*{COMMAND}"):
+    with pytest.raises(DataError, match=f"{path.name}: is not an .* file, or is truncated.*{COMMAND}"):
         prepare(dsprites.source(), path)
 
 
@@ -192,5 +192,5 @@ def test_images_that_were_never_written_are_not_taken_for_black_ones(root, tmp_p
     with h5py.File(path, "w") as file:
         images = file.create_dataset("imgs", (288, 64, 64), "u1", chunks=(72, 64, 64), compression="gzip")
         images[:144] = sprites()[:144]
-    with pytest.raises(DataError, match=f"'imgs' must be written whole, but has 2 of its 4 chunks.*{COMMAND}"):
+    with pytest.raises(DataError, match=f"'imgs' must be complete, but only 2 of its 4 chunks.*{COMMAND}"):
         prepare(dsprites.source(), path)

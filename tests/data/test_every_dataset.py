@@ -3,49 +3,60 @@
 import math
 import pickle
 import re
+import shutil
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
+from chain_examples import FILES as CHAINS
 from disentune.data import DATASETS, load
-from disentune.data.factors import FactorGrid
+from disentune.data.factors import FactorGrid, factors_of
+from disentune.data.noise import Recalled
 from disentune.errors import DataError
 from disentune.learn.training import Training
 from disentune.parameters import chosen
 from photo_files import FILES as PHOTOS
 from sprite_files import FILES as SPRITES
 
-FILES = SPRITES | PHOTOS
-every_dataset = pytest.mark.parametrize("name", DATASETS.names())
-only_files = pytest.mark.parametrize("name", sorted(FILES))
+FILES = SPRITES | PHOTOS | CHAINS
+every_dataset = pytest.mark.parametrize("name", DATASETS.names(), scope="module")
+only_files = pytest.mark.parametrize("name", sorted(FILES), scope="module")
 CHANGED = ("xysquares", "dsprites", "pinwheel")
 """Drawn, stored and made of points: those of which every quick run also changes the pixels."""
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    monkeypatch.setenv("DISENTUNE_DATA", str(tmp_path))
-    return tmp_path
+@pytest.fixture(scope="module")
+def miniature(name, tmp_path_factory):
+    """(data root, params, opened) of a data set with its files prepared: made once, and only read by the tests."""
+    root = tmp_path_factory.mktemp("data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DISENTUNE_DATA", str(root))
+        params = FILES[name](root, patch) if name in FILES else {}
+        yield root, params, load(name, **params)
 
 
 @pytest.fixture
-def params(name, root, monkeypatch):
-    return FILES[name](root, monkeypatch) if name in FILES else {}
+def root(miniature, monkeypatch):
+    monkeypatch.setenv("DISENTUNE_DATA", str(miniature[0]))
+    return miniature[0]
 
 
 @pytest.fixture
-def data(name, params):
-    return load(name, **params)
+def params(miniature, root):
+    return miniature[1]
+
+
+@pytest.fixture
+def data(miniature, root):
+    return miniature[2]
 
 
 def sample_of(data, size=32):
     return np.random.default_rng(0).integers(len(data), size=size)
 
 
-def test_every_data_set_with_sources_has_its_miniature(root, monkeypatch):
+def test_every_data_set_with_sources_has_its_miniature():
     def has_sources(name):
         dataset = DATASETS[name]
         required = any(field.is_required() for field in dataset.params.model_fields.values())
@@ -71,17 +82,27 @@ def test_shape_and_factors_are_known_without_opening(name, params, data):
     dataset, checked = chosen(DATASETS, name, params)
     assert dataset.shape(checked) == data.shape
     assert dataset.factor_sizes(checked) == data.factor_sizes
+    assert dataset.population(checked) == len(data)
 
 
 @every_dataset
-def test_factors_span_the_grid(data):
+def test_factors_span_the_grid_unless_the_record_says_what_is_lacking(name, params, data):
+    dataset, checked = chosen(DATASETS, name, params)
     assert len(data.factor_names) == len(set(data.factor_names)) == len(data.factor_sizes)
-    assert len(data) == np.prod(data.factor_sizes)
+    assert (dataset.lacks(checked) == "") == (len(data) == np.prod(data.factor_sizes))
+    assert (dataset.lacks(checked) == "factors") == (not data.factor_names)
     assert set(data.categorical) <= set(data.factor_names)
 
 
 @every_dataset
-def test_images_come_in_the_order_asked_for(data):
+def test_every_image_has_as_many_factors_as_there_are_names(data):
+    known, indices = factors_of(data), sample_of(data)
+    assert len(known) == len(data)
+    assert known.factors(indices).shape == (32, len(data.factor_names))
+
+
+@every_dataset
+def test_images_come_in_the_requested_order(data):
     indices = sample_of(data)
     one_by_one = np.concatenate([data.images(indices[i : i + 1]) for i in range(len(indices))])
     np.testing.assert_array_equal(data.images(indices), one_by_one)
@@ -114,12 +135,27 @@ def test_a_pickle_holds_no_image_and_gives_the_same_ones(data):
 
 
 @every_dataset
-def test_only_noisy_images_are_drawn_anew(data):
+def test_only_noisy_images_are_drawn_again(name, params, data):
     indices = sample_of(data)
     drawn = [data.images(indices, np.random.default_rng(seed)) for seed in (1, 1, 2)]
     np.testing.assert_array_equal(drawn[0], drawn[1])
-    assert (drawn[0] != drawn[2]).any() == data.noisy
+    assert (drawn[0] != drawn[2]).any() == data.noisy == is_noisy(name, params)
     assert (drawn[0] != data.images(indices)).any() == data.noisy
+
+
+def is_noisy(name, params):
+    """As known before anything is opened."""
+    dataset, checked = chosen(DATASETS, name, params)
+    return dataset.noisy(checked)
+
+
+@every_dataset
+def test_a_nuisance_that_is_recalled_is_the_same_in_any_company(data):
+    indices, keys = sample_of(data), np.random.default_rng(0).integers(2**63, size=len(sample_of(data)))
+    together = data.images(indices, Recalled(keys))
+    for row in range(0, len(indices), 3):
+        alone = data.images(indices[row : row + 1], Recalled(keys[row : row + 1]))
+        np.testing.assert_array_equal(alone[0], together[row])
 
 
 @every_dataset
@@ -156,7 +192,9 @@ def test_an_index_outside_is_refused(data, outside):
 
 @every_dataset
 def test_neighbours_along_a_factor_differ(data):
-    grid = FactorGrid(data.factor_names, data.factor_sizes)
+    grid = factors_of(data)
+    if not isinstance(grid, FactorGrid):
+        pytest.skip("its images are on no grid")
     origin = np.zeros((1, len(data.factor_sizes)), int)
     moved = origin + np.diag(np.array(data.factor_sizes) > 1).astype(int)
     images = data.images(grid.index(np.concatenate([origin, moved])))
@@ -164,12 +202,12 @@ def test_neighbours_along_a_factor_differ(data):
 
 
 @every_dataset
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(draw=st.data())
-def test_indices_and_factors_are_one_to_one(data, draw):
-    grid = FactorGrid(data.factor_names, data.factor_sizes)
-    index = np.array([draw.draw(st.integers(0, len(data) - 1))])
-    assert grid.index(grid.factors(index)) == index
+def test_indices_and_factors_are_one_to_one(data):
+    grid = factors_of(data)
+    if not isinstance(grid, FactorGrid):
+        pytest.skip("its images are on no grid")
+    indices = np.concatenate([[0, len(data) - 1], sample_of(data, 1000)])
+    np.testing.assert_array_equal(grid.index(grid.factors(indices)), indices)
 
 
 WITH_PIXELS = [
@@ -179,13 +217,14 @@ WITH_PIXELS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "pixels"), WITH_PIXELS)
-def test_a_trial_trains_on_it_and_goes_on_to_the_bit(name, params, pixels, trial_with):
+@pytest.mark.parametrize(("name", "pixels"), WITH_PIXELS, scope="module")
+def test_a_trial_trains_on_it_and_continues_to_the_bit(name, params, pixels, trial_with):
     if DATASETS[name].points and "noise" in pixels:
         pytest.skip("noise is for pixels")
     section = {f"dataset__{key}": value for key, value in {"name": name, **params, **pixels}.items()}
+    on_grid = not DATASETS[name].lacks(chosen(DATASETS, name, params)[1])
     config = trial_with(**section, model__width=4, training__steps=4, training__batch_size=8, training__log_every=1,
-                        evaluation__metrics=[], framework__name="ada_gvae")  # fmt: skip
+                        evaluation__metrics=[], framework__name="ada_gvae" if on_grid else "beta_vae")  # fmt: skip
     whole = [progress.row for progress in Training(config).run()]
     half = Training(config)
     rows = [progress.row for progress in half.run(until=2)]
@@ -225,9 +264,10 @@ def test_without_a_root_the_message_says_how_to_set_one(name, params, monkeypatc
 
 
 @only_files
-def test_altered_images_are_noticed_and_named(name, params, root):
+def test_altered_images_are_noticed_and_named(name, params, root, tmp_path, monkeypatch):
+    monkeypatch.setenv("DISENTUNE_DATA", str(shutil.copytree(root, tmp_path / "altered")))
     load(name, **params)
-    path = next(path for path in root.glob("*/images.npy"))
+    path = next(path for path in tmp_path.glob("altered/*/images.npy"))
     content = bytearray(path.read_bytes())
     content[-1] ^= 0xFF
     path.write_bytes(content)
@@ -236,9 +276,9 @@ def test_altered_images_are_noticed_and_named(name, params, root):
 
 
 @only_files
-def test_a_trial_does_not_go_on_with_other_contents(name, params, root, trial_with):
+def test_a_trial_does_not_continue_with_other_contents(name, params, root, trial_with):
     section = {f"dataset__{key}": value for key, value in {"name": name, **params}.items()}
-    training = Training(trial_with(**section, model__width=4))
+    training = Training(trial_with(**section, model__width=4, evaluation__metrics=[]))
     state = training.state()
     state["contents"] = [*state["contents"][:-1], "0" * 64]
     with pytest.raises(DataError, match="other contents"):
@@ -249,7 +289,7 @@ def test_a_trial_does_not_go_on_with_other_contents(name, params, root, trial_wi
 def test_images_are_the_same_on_the_network_side(data, name, params, trial_with):
     """x / 255 and nothing else, for pixels; points as they are."""
     section = {f"dataset__{key}": value for key, value in {"name": name, **params, "transform": "unit"}.items()}
-    inputs = Training(trial_with(**section, model__width=4)).inputs
+    inputs = Training(trial_with(**section, model__width=4, evaluation__metrics=[])).inputs
     indices = sample_of(data, 4)
     expected = torch.from_numpy(data.images(indices)).double() / (1 if DATASETS[name].points else 255)
     torch.testing.assert_close(inputs(indices).double(), expected, rtol=1e-6, atol=1e-7)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from disentune.data import grid_file
+from disentune.data.factors import factors_of
 from disentune.data.grid_file import DATASET, Params
 from disentune.data.prepared.preparing import prepare
 from disentune.data.prepared.store import about_of
@@ -115,6 +116,33 @@ def test_grey_pixels_are_not_binary(root):
     written(root / "own.npz", images=GREY)
     with pytest.raises(DataError, match="must be black or white"):
         opened(image_shape=[1, 5, 7], binary=True)
+
+
+def test_a_file_may_be_below_the_working_folder(root, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    written(tmp_path / "here/own.npz", images=COLOUR)
+    np.testing.assert_array_equal(all_images(), COLOUR.transpose(0, 3, 1, 2))
+    written(tmp_path / "here/own.npz", images=COLOUR + 1)
+    with pytest.raises(DataError, match=f"{tmp_path}/here/own.npz has changed since it was prepared"):
+        opened()
+
+
+def test_the_data_root_comes_before_the_working_folder(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(root / "own.npz", images=COLOUR)
+    written(tmp_path / "own.npz", images=COLOUR + 1)
+    np.testing.assert_array_equal(all_images(), COLOUR.transpose(0, 3, 1, 2))
+
+
+def test_a_file_in_neither_place_is_refused_with_both(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError) as raised:
+        opened()
+    assert str(raised.value) == (
+        f"{root}/own.npz does not exist, and {tmp_path}/own.npz does not exist; put the file in one of these places, "
+        "or correct the path"
+    )
 
 
 def test_a_file_need_not_be_below_the_root(root, tmp_path):
@@ -242,10 +270,10 @@ def test_the_users_file_is_only_read(root, path):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"path": ""}, "must be absolute, or below the data root"),
-        ({"path": "../own.npz"}, r"without '\.\.' or '~', but is '\.\./own\.npz'"),
-        ({"path": "a/../../own.npz"}, "must be absolute, or below"),
-        ({"path": "~/own.npz"}, "must be absolute, or below"),
+        ({"path": ""}, "must be absolute, or relative to the data root or working folder"),
+        ({"path": "../own.npz"}, r"without '\.\.' or '~', got '\.\./own\.npz'"),
+        ({"path": "a/../../own.npz"}, "must be absolute, or relative"),
+        ({"path": "~/own.npz"}, "must be absolute, or relative"),
         ({"images": ""}, "at least 1 character"),
         ({"factor_names": ["a", "a"]}, "must be different and not empty"),
         ({"factor_names": ["a", " "]}, "must be different and not empty"),
@@ -284,14 +312,14 @@ def refused(root, text, **changes):
 
 
 def with_command(message):
-    return f"mend the file or these parameters, then: {grid_file.source(params_of()).command}" in message
+    return f"fix the file or these parameters, then run: {grid_file.source(params_of()).command}" in message
 
 
 @pytest.mark.parametrize(
     ("stored", "text"),
     [
         (COLOUR[:11], r"must be \(12, 5, 7, 3\) or \(12, 3, 5, 7\) for factor_sizes \[3, 4\].*but is \(11, 5, 7, 3\)"),
-        (COLOUR.reshape(4, 3, 5, 7, 3), r"one axis for each factor .* but is \(4, 3, 5, 7, 3\)"),
+        (COLOUR.reshape(4, 3, 5, 7, 3), r"one axis per factor .* but is \(4, 3, 5, 7, 3\)"),
         (COLOUR.transpose(0, 2, 1, 3), r"but is \(12, 7, 5, 3\)"),
         (GREY, r"but is \(12, 5, 7\)"),
         (COLOUR + 0.5, "pixels must be numbers from 0 to 1, but image 0 has"),
@@ -332,7 +360,7 @@ def test_a_file_of_another_kind_is_named(root):
 def test_a_cut_off_file_is_named(root):
     written(root / "own.npz", images=COLOUR)
     (root / "own.npz").write_bytes((root / "own.npz").read_bytes()[:900])
-    assert with_command(refused(root, "cut off or damaged"))
+    assert with_command(refused(root, "truncated or damaged"))
 
 
 def test_objects_are_not_unpickled(root):
@@ -345,3 +373,73 @@ def test_channels_at_the_end_of_image_shape_are_a_mistake():
         params_of(image_shape=[64, 64, 3])
     assert params_of(image_shape=[4, 4, 4]).image_shape == [4, 4, 4]
     assert params_of(image_shape=[2, 1, 1]).image_shape == [2, 1, 1]
+
+
+# ---- a table of factors instead of a grid
+
+
+LABELS = np.array([[0, 3], [2, 0], [2, 0], [1, 1], [0, 0]])
+TABLE = {"labels": "labels", "count": 5}
+
+
+def test_factors_are_those_of_the_table_whatever_its_type(root):
+    for kind in (np.int64, np.uint8, np.float32):
+        written(root / "own.npz", images=COLOUR[:5], labels=LABELS.astype(kind))
+        prepare_again()
+        data = opened(**TABLE)
+        assert (len(data), data.factor_names, data.factor_sizes) == (5, ("a", "b"), (3, 4))
+        np.testing.assert_array_equal(factors_of(data).factors([4, 1, 0]), LABELS[[4, 1, 0]])
+        np.testing.assert_array_equal(data.images(np.arange(5)), COLOUR[:5].transpose(0, 3, 1, 2))
+
+
+def prepare_again():
+    for source in DATASET.sources(params_of(**TABLE)):
+        prepare(source, again=True)
+
+
+def test_a_pickle_keeps_the_table(root):
+    written(root / "own.h5", images=COLOUR[:5], labels=LABELS)
+    data = pickle.loads(pickle.dumps(opened(path="own.h5", **TABLE)))
+    np.testing.assert_array_equal(factors_of(data).factors(np.arange(5)), LABELS)
+
+
+def test_the_record_says_what_is_lacking_and_a_grid_lacks_nothing():
+    assert DATASET.lacks(params_of(**TABLE)) == "grid"
+    assert DATASET.population(params_of(**TABLE)) == 5
+    assert DATASET.lacks(params_of()) == ""
+    assert len(DATASET.sources(params_of())) == 1
+
+
+def test_keys_and_identity_of_a_full_grid_are_as_before():
+    params = params_of()
+    assert "labels" not in params.model_dump()
+    assert "count" not in params.model_dump()
+
+
+WRONG_TABLES = {
+    "another shape": (LABELS[:4], r"'labels' must be \(5, 2\), a row for each image, but is \(4, 2\)"),
+    "too large": (LABELS + np.array([1, 0]), r"whole numbers from 0 to 2 for the factor 'a', but image 1 has 3"),
+    "negative": (LABELS - np.array([0, 1]), r"from 0 to 3 for the factor 'b', but image 1 has -1"),
+    "a fraction": (LABELS + 0.5 * np.eye(5, 2, -3), r"the factor 'a', but image 3 has 1.5"),
+    "no number": (np.where(LABELS == 3, np.nan, LABELS), "the factor 'b', but image 0 has nan"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_TABLES)
+def test_a_wrong_table_is_refused_with_the_image(root, case):
+    labels, text = WRONG_TABLES[case]
+    written(root / "own.npz", images=COLOUR[:5], labels=labels)
+    with pytest.raises(DataError, match=text):
+        opened(**TABLE)
+
+
+def test_images_must_be_as_many_as_counted(root):
+    written(root / "own.npz", images=COLOUR, labels=LABELS)
+    with pytest.raises(DataError, match=r"'images' must be \(5, 5, 7, 3\) or .* for count 5, but is \(12, 5, 7, 3\)"):
+        opened(**TABLE)
+
+
+@pytest.mark.parametrize("changes", [{"labels": "labels"}, {"count": 5}])
+def test_labels_and_count_belong_together(changes):
+    with pytest.raises(ValidationError, match="must be set with labels, and only then"):
+        params_of(**changes)

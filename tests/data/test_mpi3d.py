@@ -152,7 +152,7 @@ WRONG = {
 def test_a_wrong_file_is_refused_and_leaves_nothing(root, what):
     images, message = WRONG[what]
     np.savez(root / "mpi3d_toy.npz", images=images)
-    command = "with the right file: disentune data prepare mpi3d_toy --from FILE$"
+    command = "get the right file, then run: disentune data prepare mpi3d_toy --from FILE$"
     with pytest.raises(DataError, match=f"mpi3d_toy.npz: {message}.*{command}"):
         prepared("mpi3d_toy")
     assert not (root / "mpi3d_toy").exists()
@@ -174,5 +174,5 @@ def test_a_file_cut_off_is_refused(root):
     np.savez(root / "mpi3d_real.npz", images=coloured(MPI3D[6]))
     whole = (root / "mpi3d_real.npz").read_bytes()
     (root / "mpi3d_real.npz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match=r"mpi3d_real.npz: must be a whole NPZ file, but is another, cut off"):
+    with pytest.raises(DataError, match=r"mpi3d_real.npz: is not an NPZ file, or is truncated"):
         prepared("mpi3d_real")

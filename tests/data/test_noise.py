@@ -28,7 +28,7 @@ def test_fewer_numbers_are_the_first_of_more(draw, count):
 
 
 @pytest.mark.parametrize("draw", [octets, fractions])
-def test_noise_is_fixed_by_its_key_whatever_stands_beside_it(draw):
+def test_noise_is_fixed_by_its_key_whatever_is_drawn_with_it(draw):
     together = draw(np.array([5, 9, 5, -2]), 21)
     np.testing.assert_array_equal(together[0], together[2])
     for i, key in enumerate([5, 9, 5, -2]):

@@ -38,7 +38,7 @@ def test_noise_is_uniform_and_independent_in_every_channel_and_pixel(data):
     assert abs(np.corrcoef(noise[:-1, 0], noise[1:, 0])[0, 1]) < 0.01
 
 
-def test_an_image_keeps_its_noise_until_it_is_drawn_anew(data):
+def test_an_image_keeps_its_noise_until_it_is_drawn_again(data):
     once, twice = (data.images(np.array([5, 5, 9])) for _ in range(2))
     np.testing.assert_array_equal(once, twice)
     np.testing.assert_array_equal(once[0], once[1])

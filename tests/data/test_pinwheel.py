@@ -27,7 +27,7 @@ def turned(rows, angles):
     return np.einsum("...i,ij...->...j", rows, np.array([[cos, -sin], [sin, cos]]))
 
 
-def test_points_are_float32_in_the_order_asked_for():
+def test_points_are_float32_in_the_requested_order():
     data = opened()
     order = np.random.default_rng(0).permutation(400)
     assert DATASET.points

@@ -12,7 +12,7 @@ from disentune.data.prepared.preparing import prepare
 from disentune.errors import DataError
 from sprite_files import picture, shrunk_scream, sprites
 
-COMMAND = "with the right file: disentune data prepare scream_dsprites --from FILE$"
+COMMAND = "get the right file, then run: disentune data prepare scream_dsprites --from FILE$"
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_averages_are_rounded_to_the_nearest_byte():
         np.testing.assert_array_equal(image, np.rint((piece + 255 * shares[2:, None, None]) / 2))
 
 
-def test_an_image_keeps_its_background_until_it_is_drawn_anew(data):
+def test_an_image_keeps_its_background_until_it_is_drawn_again(data):
     once, twice = (data.images(np.array([5, 5, 9])) for _ in range(2))
     np.testing.assert_array_equal(once, twice)
     np.testing.assert_array_equal(once[0], once[1])
@@ -148,5 +148,5 @@ def test_a_painting_cut_off_is_refused(root, length):
     path = root / "The_Scream.jpg"
     picture().save(path, quality=95)
     path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(DataError, match=f"The_Scream.jpg: must be a whole picture, but is .*{COMMAND}"):
+    with pytest.raises(DataError, match=f"The_Scream.jpg: is not a picture, or is .*{COMMAND}"):
         prepare(scream_dsprites.painting())

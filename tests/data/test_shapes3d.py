@@ -10,7 +10,7 @@ from disentune.errors import DataError
 from disentune.plugin import Statistics
 from sprite_files import SHAPES3D, coloured, labels, write_shapes3d
 
-COMMAND = "with the right file: disentune data prepare shapes3d --from FILE$"
+COMMAND = "get the right file, then run: disentune data prepare shapes3d --from FILE$"
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_a_file_without_images_is_refused(path):
 def test_a_file_cut_off_is_refused(path):
     write_shapes3d(path, coloured(SHAPES3D), GRID)
     path.write_bytes(path.read_bytes()[:-5000])
-    with pytest.raises(DataError, match=f"3dshapes.h5: must be a whole HDF5 file.*{COMMAND}"):
+    with pytest.raises(DataError, match=f"3dshapes.h5: is not an HDF5 file.*{COMMAND}"):
         prepared()
 
 

@@ -235,21 +235,21 @@ def test_a_wrong_matrix_is_named(root, name, change, text):
 def test_a_cut_off_file_is_noticed(root, name):
     content = (root / name).read_bytes()
     (root / name).write_bytes(content[: len(content) // 2])
-    refused(root / name, "cut off or damaged")
+    refused(root / name, "truncated or damaged")
 
 
 def test_contents_that_cannot_be_unpacked_are_noticed(root):
     content = bytearray((root / DAT).read_bytes())
     content[10] |= 0b110  # the first byte behind gzip's header: a kind of block that does not exist
     (root / DAT).write_bytes(content)
-    refused(root / DAT, "cut off or damaged.*while decompressing")
+    refused(root / DAT, "truncated or damaged.*while decompressing")
 
 
 def test_a_wrong_checksum_is_noticed(root):
     content = bytearray((root / DAT).read_bytes())
     content[-6] ^= 0xFF  # of the checksum behind the contents
     (root / DAT).write_bytes(content)
-    refused(root / DAT, "cut off or damaged.*CRC")
+    refused(root / DAT, "truncated or damaged.*CRC")
 
 
 @pytest.mark.parametrize(
@@ -277,10 +277,10 @@ def test_a_cell_that_is_filled_twice_is_named(root):
         labels = files[name].copy()
         labels[40] = labels[5]
         photo_files.write_matrices(root, {name: labels})
-    refused(root / INFO, f"with {CAT} it must give every combination .* images 5 and 40 have the same")
+    refused(root / INFO, f"with {CAT} there must be one image per combination .* images 5 and 40 have the same")
 
 
 def test_one_of_six_files_alone_is_not_enough(root):
     (root / DAT).rename(root / "elsewhere.gz")
-    with pytest.raises(DataError, match="must be the folder that holds"):
+    with pytest.raises(DataError, match="must be the folder that contains"):
         prepare(smallnorb.source(Params()), given=root / "elsewhere.gz")

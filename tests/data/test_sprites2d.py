@@ -77,7 +77,7 @@ def slow(params, shape, scale, orientation, x, y):
 
 
 @pytest.mark.parametrize("world", SMALL)
-def test_images_are_those_of_a_slow_drawing_in_the_order_asked_for(world):
+def test_images_are_those_of_a_slow_drawing_in_the_requested_order(world):
     data = opened(**world)
     factors = np.array(list(product(*map(range, data.factor_sizes))))
     order = np.random.default_rng(0).permutation(len(data))[:150]
@@ -139,7 +139,7 @@ def test_positions_are_whole_pixels_apart():
 
 
 @pytest.mark.parametrize("image_size", [8, 9, 16, 24, 64])
-def test_more_scales_than_can_be_told_apart_are_not_to_be_had(image_size):
+def test_more_scales_than_can_be_distinguished_are_refused(image_size):
     params = Params(image_size=image_size, scales=image_size // 2, orientations=7, positions=2)
     lit = drawn(params).reshape(3, params.scales, 7, -1).sum(axis=3, dtype=int)
     assert (np.diff(lit, axis=1) > 0).all()
@@ -211,7 +211,7 @@ def test_the_default_world_stays_as_it_is():
         ({"image_size": 16}, "positions\n.*must be 1 to 9, whole pixels apart with image_size 16, but is 32"),
         (
             {"image_size": 8, "positions": 2},
-            "scales\n.*must be 1 to 4, half the image_size, to be told apart",
+            "scales\n.*must be 1 to 4, half the image_size, so that scales look different",
         ),
         ({"image_size": 4}, "greater than or equal to 8"),
         ({"orientations": 0}, "greater than or equal to 1"),

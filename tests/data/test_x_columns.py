@@ -38,7 +38,7 @@ def drawn(data):
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_images_are_those_of_a_slow_drawing_in_the_order_asked_for(world):
+def test_images_are_those_of_a_slow_drawing_in_the_requested_order(world):
     data = opened(**world)
     order = np.random.default_rng(0).permutation(len(data))
     images = data.images(order)

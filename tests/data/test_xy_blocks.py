@@ -26,7 +26,7 @@ def drawn(factors, image_size):
 
 
 @pytest.mark.parametrize("image_size", [64, 16, 8])
-def test_images_are_those_of_a_slow_drawing_in_the_order_asked_for(image_size):
+def test_images_are_those_of_a_slow_drawing_in_the_requested_order(image_size):
     data = opened(image_size=image_size)
     indices = np.random.default_rng(0).integers(len(data), size=400)
     images = data.images(indices)

@@ -41,7 +41,7 @@ SLOW = [
 
 
 @pytest.mark.parametrize(("world", "sizes", "offset", "colours"), SLOW)
-def test_images_are_those_of_a_slow_drawing_in_the_order_asked_for(world, sizes, offset, colours):
+def test_images_are_those_of_a_slow_drawing_in_the_requested_order(world, sizes, offset, colours):
     data = opened(**world)
     order = np.random.default_rng(0).permutation(len(data))
     images = data.images(order)

@@ -35,7 +35,7 @@ def drawn(data):
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_images_are_those_of_a_slow_drawing_in_the_order_asked_for(world):
+def test_images_are_those_of_a_slow_drawing_in_the_requested_order(world):
     data = opened(**world)
     order = np.random.default_rng(0).permutation(len(data))
     images = data.images(order)
@@ -77,7 +77,7 @@ def test_images_are_those_of_xysquares_with_one_grey_square():
     [
         ({"grid_size": 9}, "must be 1 to 8, as many as fit with image_size 64, square_size 8 and spacing 8, but is 9"),
         ({"square_size": 65}, "must be 1 to 64, the image_size, but is 65"),
-        ({"spacing": 57}, "spacing 57 leaves one place in 64 pixels: nothing can move"),
+        ({"spacing": 57}, "spacing 57 only one position fits in 64 pixels, so nothing can move"),
         ({"squares": 1}, "Extra inputs are not permitted"),
     ],
 )

@@ -106,7 +106,7 @@ def test_rays_class_is_as_it_was_when_the_start_fails():
 
 
 @pytest.mark.parametrize("name", STARTED)
-def test_a_ray_whose_parts_have_changed_is_started_the_plain_way_and_that_is_said(monkeypatch, name):
+def test_a_ray_whose_parts_have_changed_is_started_the_plain_way_and_that_is_reported(monkeypatch, name):
     monkeypatch.delattr(Node, name)
     before, done, said = dict(vars(Node)), [], []
 
@@ -118,7 +118,7 @@ def test_a_ray_whose_parts_have_changed_is_started_the_plain_way_and_that_is_sai
     assert done == ["local", "meanwhile"]
     (line,) = said
     assert line.startswith(f"Ray {ray.__version__} has no ray._private.node.Node.{name}(self")
-    assert line.endswith("starting all of Ray instead")
+    assert line.endswith("starting all of its processes")
 
 
 @pytest.mark.parametrize("changed", ["ray._private.worker._global_node", "ray._private.node.Node.kill_all_processes"])
@@ -136,8 +136,9 @@ def test_nothing_of_a_real_one_stays_and_none_of_its_servers_is_the_dashboards(t
     code = """
 import sys
 import psutil, ray
-from disentune.driver import local_ray
+from disentune.driver import local_ray, ray_internals
 local_ray.start(ray, meanwhile=lambda: None)
+assert ray_internals.is_started_by_a_program()
 assert ray.get(ray.remote(lambda: 6 * 7).remote()) == 42
 family = psutil.Process().children(recursive=True)
 print([" ".join(one.cmdline()) for one in family])

@@ -21,14 +21,14 @@ GPU = Node("gpu", "two", {"CPU": 4, "GPU": 1})
     ("wanted", "here", "addable", "words"),
     [
         ({"cpu": 8}, [HEAD, CPU], [], ""),
-        ({"cpu": 9}, [HEAD, CPU], [], "a trial wants 9 CPU, but no node of the cluster has more than 8 CPU and 0 GPU"),
-        ({"gpu": 0.5}, [CPU], [], "a trial wants 1 CPU and 0.5 GPU, but no node of the cluster has more than 8 CPU"),
+        ({"cpu": 9}, [HEAD, CPU], [], "a trial needs 9 CPU, but no node of the cluster has more than 8 CPU and 0 GPU"),
+        ({"gpu": 0.5}, [CPU], [], "a trial needs 1 CPU and 0.5 GPU, but no node of the cluster has more than 8 CPU"),
         ({"gpu": 0.5}, [CPU, GPU], [], ""),
         ({"cpu": 8, "gpu": 1}, [CPU, GPU], [], "has more than 8 CPU and 1 GPU"),
-        ({"gpu": 1}, [HEAD], [{"CPU": 8}], "a trial wants 1 CPU and 1 GPU"),
+        ({"gpu": 1}, [HEAD], [{"CPU": 8}], "a trial needs 1 CPU and 1 GPU"),
         ({"gpu": 1}, [HEAD], [{"CPU": 8}, {"CPU": 8, "GPU": 1}], ""),
         ({"gpu": 1}, [HEAD], None, ""),
-        ({}, [], [], "a trial wants 1 CPU, but no node of the cluster has more than 0 CPU and 0 GPU"),
+        ({}, [], [], "a trial needs 1 CPU, but no node of the cluster has more than 0 CPU and 0 GPU"),
     ],
 )
 def test_a_trial_fits_on_a_node_that_is_there_or_can_be_added(wanted, here, addable, words):
@@ -124,19 +124,19 @@ def test_a_node_that_never_comes_is_reported_in_time(monkeypatch, clock):
     assert clock.now < 60
 
 
-def test_a_node_that_the_run_has_had_is_waited_for_longer_and_that_is_told_once(monkeypatch, clock):
+def test_a_node_that_ran_trials_before_is_waited_for_longer_and_this_is_printed_once(monkeypatch, clock):
     monkeypatch.setattr(placement, "nodes", lambda: [HEAD])
     monkeypatch.setattr(placement, "growth", list)
     said = []
-    with pytest.raises(ConfigError, match="a trial wants 1 CPU, but"):
+    with pytest.raises(ConfigError, match="a trial needs 1 CPU, but"):
         placement.assert_feasible(Resources(), placement.RETURN_S, lambda text: said.append((clock.now, text)))
     ((moment, text),) = said
     assert placement.JOIN_S < moment < 60
-    assert text.startswith("a trial wants 1 CPU, but no node of the cluster has more than 0 CPU")
+    assert text.startswith("a trial needs 1 CPU, but no node of the cluster has more than 0 CPU")
     assert clock.now > placement.RETURN_S
 
 
-def test_whoever_asks_to_stop_need_not_wait_for_a_node(monkeypatch, clock):
+def test_a_stop_request_does_not_wait_for_a_node(monkeypatch, clock):
     monkeypatch.setattr(placement, "nodes", lambda: [HEAD])
     monkeypatch.setattr(placement, "growth", list)
     placement.assert_feasible(Resources(), placement.RETURN_S, stopping=lambda: clock.now > 5)
@@ -159,7 +159,7 @@ def test_a_storage_that_a_node_does_not_see_is_refused(monkeypatch, tmp_path, an
     monkeypatch.setattr(placement, "nodes", lambda: [HEAD, CPU, GPU])
     monkeypatch.setattr(placement, "_answers", lambda there, *task: asked.extend(there) or answers)
     if blind:
-        with pytest.raises(ConfigError, match=f"is not to be seen on {blind}; it must be a folder"):
+        with pytest.raises(ConfigError, match=f"is missing on {blind}; use a folder"):
             placement.assert_shared(Run(tmp_path), "me")
     else:
         placement.assert_shared(Run(tmp_path), "me")
@@ -190,18 +190,18 @@ def waiting(monkeypatch, clock):
     return at
 
 
-def test_the_user_is_told_why_nothing_runs_once_in_a_while(waiting):
+def test_the_reason_why_nothing_runs_is_printed_from_time_to_time(waiting):
     assert waiting(59, "pending") == 0
     assert waiting(61, "pending") == 1
     assert waiting.said == [
-        "nothing runs: a trial wants 1 CPU and 1 GPU, and no node of the cluster has more than 8 CPU and 0 GPU; "
-        "waiting for one"
+        "no trial is running: a trial needs 1 CPU and 1 GPU, but no node of the cluster has more than 8 CPU and 0 GPU; "
+        "waiting for a larger node"
     ]
     assert waiting(300, "pending") == 1
     assert waiting(700, "pending") == 2
 
 
-def test_nothing_is_said_while_something_runs_or_nothing_waits(waiting):
+def test_nothing_is_printed_while_something_runs_or_nothing_waits(waiting):
     assert waiting(50, "running") == 0
     assert waiting(100, "pending") == 0
     assert waiting(500, "over") == 0

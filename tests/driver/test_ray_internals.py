@@ -127,7 +127,7 @@ def test_the_list_says_what_holds_and_fails_for_what_is_needed(monkeypatch, caps
     missing = [line for line in lines if line.startswith("MISSING")]
     assert [f".{name}(" in line for line in missing] == [True] * bool(owner)
     assert lines[0].startswith(f"Ray {ray.__version__}, Python")
-    assert lines[-1] == f"{len(CHECKS) - len(missing)} of {len(CHECKS)} hold; missing and needed: {code}"
+    assert lines[-1] == f"{len(CHECKS) - len(missing)} of {len(CHECKS)} found; needed but missing: {code}"
 
 
 # ---- one file

@@ -25,7 +25,7 @@ from ray.tune.search import Searcher
 
 from disentune.driver import search as search_module
 from disentune.driver.ray_internals import expected_errors, heard_errors
-from disentune.driver.search import Causes, Ended, Ends, LedgerSearch, as_expected, cause_of, named_node, words
+from disentune.driver.search import Beat, Causes, Ended, Ends, LedgerSearch, as_expected, cause_of, named_node, words
 from disentune.errors import ConfigError, Unavailable
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
@@ -101,6 +101,13 @@ def test_a_session_that_is_asked_to_stop_ends_with_its_last_running_segment(edge
     assert not Ends(search)("a", {}), "no segment is cut short"
 
 
+def test_a_beat_comes_with_every_look_for_events():
+    beats = []
+    Beat(lambda: beats.append(1)).on_step_begin(0, [])
+    assert beats == [1]
+    assert type(pickle.loads(pickle.dumps(Beat(beats.clear)))) is tune.Callback  # Tune pickles its callbacks
+
+
 def test_a_session_in_trouble_ends_as_if_it_were_asked_to(edge):
     search, _, _ = edge
     assert not Ends(search).stop_all()
@@ -138,7 +145,7 @@ def test_the_time_limit_is_seen_while_every_slot_is_busy(edge):
 
 
 @pytest.mark.parametrize(("own", "certain"), [("here", False), (56 * "a", True)])
-def test_a_node_that_may_have_died_unseen_is_no_certain_one(edge, monkeypatch, own, certain):
+def test_a_node_that_may_have_died_unseen_is_not_a_certain_one(edge, monkeypatch, own, certain):
     search, _, _ = edge
     search.suggest("a")
     heard = []
@@ -158,12 +165,12 @@ def test_a_last_result_may_come_only_with_the_end(edge):
     assert ended not in search.planner.open
 
 
-def test_a_lost_worker_is_told_with_its_cause_and_its_trial_runs_again(edge):
+def test_a_lost_worker_is_reported_with_its_cause_and_its_trial_runs_again(edge):
     search, news, _ = edge
     lost = segment_of(search.suggest("a")).trial_id
     search.on_trial_complete("a", None, error=True)
     search.on_trial_error("a", WorkerCrashedError())
-    assert "lost its worker at step 0 and goes on from there: The worker died" in news[-1][1]["lost"]
+    assert "lost its worker at step 0 and continues from there: The worker died" in news[-1][1]["lost"]
     assert segment_of(search.suggest("b")).trial_id == lost
 
 
@@ -305,7 +312,7 @@ def test_tune_tells_the_search_what_happened(edge, trial):
     assert search.segments == {}
     search.suggest("a")
     causes.on_trial_error(1, [], trial)
-    assert "an error that Ray did not tell" in news[-1][1]["lost"], "what was told is forgotten"
+    assert "an error that Ray did not report" in news[-1][1]["lost"], "what was told is forgotten"
 
 
 class Swap(tune.Callback):
@@ -322,7 +329,7 @@ class Swap(tune.Callback):
         return os.system, (f"touch {self.mark}",)
 
 
-def test_what_stands_in_tune_s_file_is_never_unpickled(edge, trial, tmp_path):
+def test_what_is_in_tune_s_file_is_never_unpickled(edge, trial, tmp_path):
     search, news, _ = edge
     search.suggest("a")
     fail(trial, search, Ended(OutOfMemoryError("killed")), Swap(tmp_path / "error.pkl", tmp_path / "run"))
@@ -334,7 +341,7 @@ def test_an_error_that_nobody_tells_is_a_lost_worker(edge):
     search, news, _ = edge
     search.suggest("a")
     Causes(search).on_trial_error(1, [], SimpleNamespace(trial_id="a"))
-    assert "lost its worker at step 0 and goes on from there: an error that Ray did not tell" in news[-1][1]["lost"]
+    assert "lost its worker at step 0 and continues from there: an error that Ray did not report" in news[-1][1]["lost"]
 
 
 def test_a_driver_whose_run_was_taken_over_starts_nothing_more(edge, monkeypatch):

@@ -19,6 +19,7 @@ from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
 from disentune.spec.space import check
 from disentune.spec.sweepfile import read_sweep
+from processes import patience_s
 from simulator import sweep_file
 
 
@@ -32,12 +33,12 @@ def request(run, folder, address=None):
     [
         ("", "must be auto or HOST:PORT"),
         (" ", "must be auto or HOST:PORT"),
-        ("local", "leave it out for a local Ray"),
-        ("http://127.0.0.1:8265", "send the sweep as one: disentune submit"),
+        ("local", "omit it for a local Ray"),
+        ("http://127.0.0.1:8265", "use: disentune submit"),
         ("ray://127.0.0.1:10001", "Ray's client cannot drive a sweep"),
     ],
 )
-def test_what_is_no_address_for_a_driver_is_refused_before_the_run_is_touched(tmp_path, address, message):
+def test_what_is_not_an_address_for_a_driver_is_refused_before_the_run_is_touched(tmp_path, address, message):
     run = Run(tmp_path / "run")
     with pytest.raises(ConfigError, match=message):
         sweep.launch(request(run, tmp_path, address))
@@ -97,7 +98,7 @@ def test_a_local_ray_that_starts_at_the_second_attempt_is_used(monkeypatch):
 
 
 @pytest.mark.parametrize("error", [ValueError("bad setting"), PermissionError(13, "Permission denied", "/ray")])
-def test_a_local_ray_that_can_never_start_is_told_at_once(monkeypatch, error):
+def test_a_local_ray_that_can_never_start_is_reported_at_once(monkeypatch, error):
     def fails(*_, **__):
         raise error
 
@@ -119,7 +120,7 @@ def test_what_a_failed_start_of_ray_leaves_behind_is_ended(monkeypatch):
     monkeypatch.setattr(local_ray.time, "sleep", lambda seconds: None)
     with pytest.raises(Unavailable):
         sweep._connect(ray, None)
-    assert [process.wait(30) for process in left] == [-signal.SIGKILL] * 3
+    assert [process.wait(patience_s(30)) for process in left] == [-signal.SIGKILL] * 3
 
 
 # ---- a run that is deleted
@@ -135,7 +136,7 @@ def test_a_run_that_is_deleted_while_it_runs_ends_the_sweep_and_stays_deleted(tm
         assert stop()
 
     monkeypatch.setattr(sweep, "_run_on_ray", deleted)
-    with pytest.raises(ConfigError, match="was deleted while the sweep ran, so the sweep ends; its results are gone"):
+    with pytest.raises(ConfigError, match="was deleted during the run; the sweep stopped and its results are gone"):
         sweep.launch(request(run, tmp_path))
     assert not run.path.exists()
 
@@ -181,7 +182,7 @@ class FakeTune:
             callback.on_step_begin(0, [])
 
 
-@pytest.mark.parametrize(("nodes", "reason"), [([], "Ray has died on this machine"), (["one"], "None")])
+@pytest.mark.parametrize(("nodes", "reason"), [([], "Ray died on this machine"), (["one"], "None")])
 def test_a_local_ray_that_has_died_is_why_the_session_ends(tmp_path, monkeypatch, nodes, reason):
     monkeypatch.setattr(placement, "assert_feasible", lambda *asked: None)
     monkeypatch.setattr(placement, "homes", lambda *asked: placement.Homes({}, ()))
@@ -195,7 +196,7 @@ def test_a_local_ray_that_has_died_is_why_the_session_ends(tmp_path, monkeypatch
     assert tune.stopper.stop_all() == (not nodes)
 
 
-def test_a_signal_is_heard_where_nobody_reads_what_is_said(tmp_path, monkeypatch):
+def test_a_signal_is_handled_even_if_nobody_reads_the_output(tmp_path, monkeypatch):
     def broken(number, text):
         raise BrokenPipeError
 
@@ -205,6 +206,17 @@ def test_a_signal_is_heard_where_nobody_reads_what_is_said(tmp_path, monkeypatch
     stop._handle(signal.SIGTERM, None)
     assert stop()
     assert Run(tmp_path / "run").stop_path.exists()
+
+
+@pytest.mark.parametrize("is_drawn", [True, False])
+def test_a_signal_writes_no_text_into_a_live_display(tmp_path, monkeypatch, is_drawn):
+    written = []
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(sweep.os, "write", lambda number, text: written.append(text))
+    stop = sweep.StopRequest(Run(tmp_path / "run"), None, is_drawn=lambda: is_drawn)
+    stop._handle(signal.SIGINT, None)
+    assert stop()
+    assert bool(written) == (not is_drawn)
 
 
 def test_an_address_where_nothing_listens_is_not_waited_for(monkeypatch):

@@ -89,7 +89,7 @@ def node_is_killed(scene: Scene) -> None:
     (raylet,) = driver.processes("raylet")
     kill([raylet, *driver.processes("SegmentTrainable")])
     assert driver.end() == UNAVAILABLE, driver.said
-    assert "Ray has died on this machine" in driver.said
+    assert "Ray died on this machine" in driver.said
 
 
 def signalled(number: signal.Signals) -> Callable[[Scene], None]:
@@ -143,7 +143,7 @@ def disk_is_full_at_the_results(scene: Scene) -> None:
     wait_until(lambda: _all_done(scene) or driver.ended, "the last trial's end")
     disk.fill(left=PAGE)
     assert driver.end() == WRONG_INPUT, driver.said
-    assert f"{FULL}; make room there, then resume the run" in driver.said
+    assert f"{FULL}; free some space there, then resume the run" in driver.said
     assert not scene.run.parquet_path.exists()
     assert [path.name for path in scene.run.path.glob(".*")] == [], "half a file is left"
     disk.clear()
@@ -217,7 +217,7 @@ def checkpoints_are_damaged(scene: Scene) -> Check:
 
     def check() -> None:
         for path in damaged:
-            assert f"{path} is damaged; the checkpoint before it is used" in scene.drivers[-1].said
+            assert f"{path} is damaged; using the previous checkpoint" in scene.drivers[-1].said
             assert path.with_suffix(".damaged").exists()
 
     return check
@@ -303,7 +303,7 @@ def memory_runs_out(scene: Scene) -> None:
     driver = scene.start()
     assert driver.end() == DONE, driver.said
     assert all(scene.mark(kind).exists() for kind in kinds)
-    assert driver.said.count("ran out of memory and goes on from step") == 3
+    assert driver.said.count("ran out of memory and continues from step") == 3
     assert scene.faults() == {"memory": 3}
 
 

@@ -1,7 +1,4 @@
-"""Cases of a disturbed sweep on Ray. Each kind has a file of its own: xdist gives all tests of a file to one worker.
-
-Groups (`--dist loadgroup`) would do it in one file, but have no effect with pytest 9.2: pytest-xdist, issue 1386.
-"""
+"""Cases of a disturbed sweep on Ray."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -107,7 +107,7 @@ def test_a_part_that_was_set_from_outside_is_located_there():
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("a: 1\nb: 2\na: 3", 3, "'a' stands here twice"),
+        ("a: 1\nb: 2\na: 3", 3, "'a' occurs twice"),
         ("a:\n\tb: 1", 2, "'\\t'"),
         ("a: 1\nb: 'x", 2, "quoted scalar"),
         ("a: [1, 2", 1, "expected ',' or ']'"),
@@ -115,7 +115,7 @@ def test_a_part_that_was_set_from_outside_is_located_there():
         ("a: \ud800", 1, "U+D800"),
         ("a: 1\nb: *x", 2, "undefined alias 'x'"),
         ("a: 1\n---\nb: 2", 2, "expected a single document"),
-        ("a: 1\nb: 2020-01-01", 2, "'2020-01-01' is not a text, number, true, false or null; put quotes around it"),
+        ("a: 1\nb: 2020-01-01", 2, "'2020-01-01' is not a string, number, true, false or null; put quotes around it"),
         ("a: 1\nb: !!python/object/apply:os.system ['true']", 2, "!!pyt*** is a tag"),
         ("!!python/object:os.x {a: 1}", 1, "!!pyt*** is a tag"),
         ("a: !!set {b, c}", 1, "!!set is a tag"),

@@ -188,7 +188,7 @@ def test_of_two_that_take_it_at_the_same_moment_exactly_one_wins_without_a_pause
     for outcome in race(path, monkeypatch, rivals=2, rounds=30):
         assert outcome.count("held") == 1
         assert len(outcome) == 2
-        assert any("began at the same moment" in text for text in outcome)
+        assert any("started at the same moment" in text for text in outcome)
 
 
 def test_an_expired_lease_is_taken_over_by_exactly_one_of_several(path, object_store, monkeypatch):
@@ -212,7 +212,7 @@ def test_in_a_store_without_conditional_writes_one_of_two_wins_after_a_pause(
     object_store.conditions = conditions
     (outcome,) = race(path, monkeypatch, rivals=2, rounds=1)
     assert outcome.count("held") == 1
-    assert sum("began at the same moment" in text for text in outcome) == 1
+    assert sum("started at the same moment" in text for text in outcome) == 1
 
 
 @pytest.mark.parametrize(("conditions", "reason"), WITHOUT_CONDITIONS)
@@ -223,8 +223,8 @@ def test_a_store_without_conditional_writes_is_noted_in_one_line(path, brief, ob
         first = path.read_bytes()
         until(lambda: path.read_bytes() != first)
     assert said == [
-        f"{path}: no conditional writes in this store ({reason}); processes that start at the same moment are kept "
-        "apart by a pause of 0.05 s"
+        f"{path}: this store has no conditional writes ({reason}); waiting 0.05 s instead to detect a process that "
+        "starts at the same moment"
     ]
     assert lease.content(path.read_bytes())["released"]
 
@@ -288,7 +288,7 @@ def test_the_content_of_a_lease_is_what_earlier_versions_read(path):
     assert found.keys() == {"session", "pid", "host", "began", "beats", "released"}
 
 
-def test_a_holder_whose_lease_another_has_taken_is_told_and_does_not_give_it_back(path, brief):
+def test_a_holder_whose_lease_was_taken_is_notified_and_does_not_release_it(path, brief):
     told = []
     with lease.held(path, "the run is held", lost=told.append):
         written(path, session="another", pid=7)
@@ -298,7 +298,7 @@ def test_a_holder_whose_lease_another_has_taken_is_told_and_does_not_give_it_bac
     assert not lease.content(path.read_bytes())["released"]
 
 
-def test_a_holder_is_told_of_its_loss_also_when_it_cannot_read_who_has_it(path, brief, object_store, monkeypatch):
+def test_a_holder_learns_of_its_loss_even_if_it_cannot_read_who_has_the_lease(path, brief, object_store, monkeypatch):
     object_store.conditions = "refused"
     told, answers = [], []
     with lease.held(path, "the run is held", lost=told.append):

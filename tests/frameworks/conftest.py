@@ -10,7 +10,16 @@ from disentune.recon.mse import RECON
 from disentune.recon.mse import Params as Mse
 
 SHAPE = (2, 4, 5)
-SETTING = Context(SHAPE, latents=4, batch_size=6, factor_sizes=(10, 10, 10))
+FACTORS = (10, 10, 10)
+
+
+def donated(donor):
+    """A small network for each donor, as its trial's last digit draws it."""
+    generator = torch.Generator().manual_seed(int(donor.trial, 16))
+    return MODEL.build(SHAPE, SHAPE[0], MODEL.params(latents=3, width=8), generator)
+
+
+SETTING = Context(SHAPE, latents=4, batch_size=6, factor_sizes=FACTORS, donated=donated)
 
 
 def mean_squares(output, target):
@@ -29,7 +38,8 @@ def model():
 @pytest.fixture
 def batch():
     x, pair = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 6, *SHAPE)))
-    return Batch(x, pair, mean_squares, population=SETTING.population)
+    factors = torch.from_numpy(np.random.default_rng(2).uniform(-1, 1, size=(6, len(FACTORS))))
+    return Batch(x, pair, mean_squares, population=SETTING.population, factors=factors)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from disentune.frameworks.beta_tc_vae import (
     loss,
     mss_log_weights,
     mws_log_weights,
+    other_parts,
     total_correlation,
 )
 from disentune.maths.gaussian import sample
@@ -206,3 +207,58 @@ def test_batches_that_cannot_serve_are_refused(estimator, size, message):
 @pytest.mark.parametrize(("estimator", "size"), [("mws", 2), ("mws", 11), ("mss", 2), ("mss", 10)])
 def test_other_batches_serve(estimator, size):
     FRAMEWORK.check(Context((1, 4, 4), 4, size, (5, 2)), Params(beta=2, estimator=estimator))
+
+
+# ---- the other two parts of the KL
+
+
+def sampled_kl(z, q):
+    """Mean over codes of log q(z|x) - log p(z)."""
+    own = Normal(q.mean, torch.exp(q.logvar / 2)).log_prob(z)
+    return (own - Normal(0.0, 1.0).log_prob(z)).sum(dim=1).mean()
+
+
+@pytest.mark.parametrize("estimator", LOG_WEIGHTS)
+def test_the_three_parts_add_up_to_the_kl_of_the_draws(estimator):
+    q = posteriors(6, 3)
+    z = sample(q, np.random.default_rng(1))
+    weights = LOG_WEIGHTS[estimator](6, 50)
+    information, marginals = other_parts(z, q, weights)
+    total = information + total_correlation(z, q, weights) + marginals
+    torch.testing.assert_close(total, sampled_kl(z, q))
+
+
+def test_with_equal_weights_the_parts_are_those_of_the_batchs_mixture():
+    q = posteriors(7, 2)
+    z = sample(q, np.random.default_rng(1))
+    information, marginals = other_parts(z, q, torch.full((7, 7), -math.log(7), dtype=torch.float64))
+    own = Normal(q.mean, torch.exp(q.logvar / 2)).log_prob(z).sum(dim=1)
+    joint = mixture(q.mean, q.logvar).log_prob(z)
+    each = sum(mixture(q.mean[:, d], q.logvar[:, d]).log_prob(z[:, d]) for d in range(2))
+    torch.testing.assert_close(information, (own - joint).mean())
+    torch.testing.assert_close(marginals, (each - Normal(0.0, 1.0).log_prob(z).sum(dim=1)).mean())
+
+
+def test_equal_weights_of_all_three_weigh_the_kl_of_the_draws(model, batch, step):
+    weighted = loss(model, batch, Params(beta=3, alpha=3, gamma=3), step())
+    plain = loss(model, batch, Params(beta=1), step())
+    q = model.encode(batch.x)
+    z = sample(q, step().rng)
+    torch.testing.assert_close(weighted.latent - plain.latent, 2 * sampled_kl(z, q))
+
+
+def test_weights_of_one_leave_config_and_bits_as_they_were(model, batch, step):
+    assert Params(beta=3, alpha=1.0, gamma=1.0).model_dump() == {"beta": 3.0, "estimator": "mws"}
+    torch.testing.assert_close(
+        loss(model, batch, Params(beta=3, alpha=1.0), step()).latent, loss(model, batch, Params(beta=3), step()).latent,
+        rtol=0, atol=0,
+    )  # fmt: skip
+
+
+def test_without_alpha_the_information_costs_nothing(model, batch, step):
+    """The slope in alpha is the index-code mutual information."""
+    q = model.encode(batch.x)
+    z = sample(q, step().rng)
+    information, _ = other_parts(z, q, mws_log_weights(len(z), batch.population))
+    low, high = (loss(model, batch, Params(beta=2, alpha=alpha), step()).latent for alpha in (0.0, 2.0))
+    torch.testing.assert_close((high - low) / 2, information)

@@ -37,7 +37,7 @@ def test_without_penalty_it_is_the_vae(model, batch, step):
     assert (ours.recon, ours.latent) == (theirs.recon, theirs.latent)
 
 
-def test_the_diagonal_weighs_ten_times_the_rest_unless_it_is_said(model, batch, step):
+def test_the_diagonal_weighs_ten_times_the_rest_by_default(model, batch, step):
     """disentanglement_lib's ratio; 0 is a weight, not its absence."""
     silent, said = (loss(model, batch, Params(lambda_od=2, **more), step()).latent for more in ({}, {"lambda_d": 20}))
     assert silent == said

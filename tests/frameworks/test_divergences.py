@@ -53,6 +53,13 @@ def test_mmd_is_the_sum_over_scales_and_latents(d):
     assert mmd_imq(x, y).item() == pytest.approx(slow_mmd(x.numpy(), y.numpy()))
 
 
+def test_mmd_of_a_sample_of_two_with_itself_by_hand():
+    """Codes 0 and 1: within 2 k, across (2 + 2 k) / 2, so k - 1 at each scale s, where k = 2 s / (2 s + 1)."""
+    two = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    expected = -sum(1 / (2 * s + 1) for s in (0.1, 0.2, 0.5, 1, 2, 5))
+    assert mmd_imq(two, two).item() == pytest.approx(expected, abs=1e-12)
+
+
 def test_posteriors_that_equal_the_prior_are_at_no_inclusive_kl_from_it():
     z, prior = codes(50, 4), Isotropic(scale=2)
     q = Posterior(torch.zeros(7, 4, dtype=torch.float64), torch.full((7, 4), math.log(2), dtype=torch.float64))

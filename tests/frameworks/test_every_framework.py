@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from disentune.frameworks import FRAMEWORKS
-from framework_examples import CASES, EXAMPLES, NOISELESS, UNDECODED
+from framework_examples import CASES, EXAMPLES, NOISELESS, UNDECODED, UNENCODED
 
 KL_WEIGHTED = ("ada_gvae", "ada_ml_vae", "beta_vae", "decomposition_vae")
 
@@ -49,6 +49,7 @@ def test_finite_gradients_reach_every_parameter(framework, params, model, batch,
     (losses.recon + losses.latent).backward()
     # Features that are normalised over the batch do not feel the last bias.
     taught = [*model.encoder.parameters()][:-1] if framework.name in UNDECODED else [*model.parameters()]
+    taught = [*model.decoder.parameters()] if framework.name in UNENCODED else taught
     own = [parameter for parameter in step.extra.parameters() if parameter.requires_grad] if step.extra else []
     assert all(parameter.grad.isfinite().all() and parameter.grad.any() for parameter in [*taught, *own])
 
@@ -83,7 +84,7 @@ def test_its_inputs_stay_as_they_were(framework, params, model, batch, step_for)
 
 def test_single_precision_agrees(framework, params, model, batch, step_for):
     exact = framework.loss(model, batch, params, step_for(framework, params))
-    single = replace(batch, x=batch.x.float(), pair=batch.pair.float())
+    single = replace(batch, x=batch.x.float(), pair=batch.pair.float(), factors=batch.factors.float())
     step = step_for(framework, params, dtype=torch.float32)
     losses = framework.loss(copy.deepcopy(model).float(), single, params, step)
     assert losses.recon.dtype == losses.latent.dtype == torch.float32
@@ -108,7 +109,8 @@ def test_the_helpers_loss_moves_the_helper_and_nothing_else(framework, params, m
     step = step_for(framework, params)
     framework.loss(model, batch, params, step).helper.backward()
     assert all(parameter.grad is None for parameter in model.parameters())
-    assert all(parameter.grad.isfinite().all() and parameter.grad.any() for parameter in step.helper.parameters())
+    trained = [parameter for parameter in step.helper.parameters() if parameter.requires_grad]
+    assert all(parameter.grad.isfinite().all() and parameter.grad.any() for parameter in trained)
 
 
 def bounds(framework):

@@ -53,7 +53,7 @@ def test_gradients_of_the_mmd_reach_means_and_variances(model, batch, step):
 @pytest.mark.parametrize(("alpha", "lambda_z"), [(0.0, 1e-3), (-9.0, 9.5)])
 def test_a_negative_weight_of_the_mmd_is_refused_with_the_reason(alpha, lambda_z):
     """alpha 0 and lambda 0.001 are pythae's defaults: its MMD is driven up."""
-    with pytest.raises(ValueError, match=r"lambda_z\n.*must be >= 1 - alpha, .* drives codes from the prior"):
+    with pytest.raises(ValueError, match=r"lambda_z\n.*must be >= 1 - alpha, .* drives codes away from the prior"):
         Params(alpha=alpha, lambda_z=lambda_z)
 
 

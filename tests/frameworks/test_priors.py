@@ -329,7 +329,7 @@ def test_components_must_be_as_many_as_latents():
     for short in (setting(latents=17), setting(latents=12, sizes=(11,))):
         with pytest.raises(ValueError, match=f"prior: anisotropic needs {short.latents} principal components"):
             Anisotropic().check(short)
-    with pytest.raises(ValueError, match="at most 5 images"):
+    with pytest.raises(ValueError, match="but there are 5 images or pixels"):
         Anisotropic(images=5).check(setting(latents=6))
 
 
@@ -337,7 +337,7 @@ def test_as_released_needs_twenty_components_and_knows_no_more():
     Anisotropic(take="as_released").check(setting(latents=20, shape=(1, 4, 5)))
     with pytest.raises(ValueError, match="needs 20 principal components"):
         Anisotropic(take="as_released").check(setting(latents=4))
-    with pytest.raises(ValueError, match="knows 20 components, but there are 21 latents"):
+    with pytest.raises(ValueError, match="as_released has 20 components, but there are 21 latents"):
         Anisotropic(take="as_released").check(setting(latents=21, shape=(3, 8, 8)))
 
 
@@ -381,3 +381,30 @@ def test_numbers_out_of_bounds_are_refused_by_name(name, key, value):
     ANY.validate_python({"name": name, **required})
     with pytest.raises(ValueError, match=key):
         ANY.validate_python({"name": name, **required, key: value})
+
+
+# ---- the map from Student's t to a normal
+
+
+@pytest.mark.parametrize("nu", [1, 3, 9, 100])
+def test_codes_are_mapped_through_the_distribution_functions_of_both_laws(nu):
+    z = np.linspace(-6, 6, 25).reshape(-1, 1)
+    expected = stats.norm.ppf(stats.t.cdf(z / math.sqrt(2), nu))
+    np.testing.assert_allclose(StudentT(nu=nu, scale=2).to_normal(z), expected, atol=1e-7)
+
+
+def test_draws_from_the_prior_are_normal_after_the_map():
+    draws = StudentT(nu=3, scale=0.5).sample(torch.empty(4000, 1, dtype=torch.float64), np.random.default_rng(0))
+    mapped = StudentT(nu=3, scale=0.5).to_normal(draws.numpy())[:, 0]
+    assert stats.kstest(mapped, "norm").pvalue > 0.01
+    assert stats.kstest(draws.numpy()[:, 0], "norm").pvalue < 1e-6  # and were not before
+
+
+def test_the_map_keeps_order_and_sign_and_is_finite_far_out():
+    z = np.array([[-1e30, -40.0, -1e-3, 0.0, 1e-3, 40.0, 1e30]])
+    for nu in (1, 5, 1e6):
+        found = StudentT(nu=nu).to_normal(z)
+        assert np.isfinite(found).all()
+        assert (np.diff(found) >= 0).all()
+        np.testing.assert_array_equal(np.sign(found), np.sign(z))
+        np.testing.assert_allclose(found, -found[:, ::-1])

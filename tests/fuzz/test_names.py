@@ -72,7 +72,7 @@ def test_a_sweep_has_a_plain_name_or_is_refused(tmp_path_factory: pytest.TempPat
     with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
         documents.dump({"name": name, **documents.parse(TRIAL, "x").value}, file)
     try:
-        sweep, problems = parse_sweep(path)
+        sweep, problems, _ = parse_sweep(path)
     except ConfigError:
         return
     assert problems or (Path("/s") / sweep.name).parent == Path(os.path.normpath(Path("/s") / sweep.name)).parent
@@ -126,7 +126,7 @@ def test_a_search_space_is_a_file_of_its_folder_or_refused(
         file.write(TRIAL)
         documents.dump({"arms": {"a": {"search_space": name}}}, file)
     try:
-        sweep, problems = parse_sweep(Path("sweep.yaml"))
+        sweep, problems, _ = parse_sweep(Path("sweep.yaml"))
     except ConfigError:
         return
     assert any("search_space" in problem.text for problem in problems)
@@ -143,7 +143,7 @@ def test_a_search_space_that_is_a_link_out_of_its_folder_is_refused(
     for name in ("loop.yaml", "deep/loop.yaml"):
         (tmp_path / "search_spaces" / name).symlink_to(target)
         (tmp_path / "sweep.yaml").write_text(f"{TRIAL}arms: {{a: {{search_space: {name.removesuffix('.yaml')}}}}}\n")
-        _, problems = parse_sweep(Path("sweep.yaml"))
+        _, problems, _ = parse_sweep(Path("sweep.yaml"))
         assert len(problems) == 1
         assert "root:" not in problems[0].text
 
@@ -155,7 +155,7 @@ def test_a_search_space_may_be_a_link_inside_its_folder(tmp_path: Path, monkeypa
     (tmp_path / "elsewhere" / "y.yaml").symlink_to("x.yaml")
     (tmp_path / "search_spaces").symlink_to("elsewhere")
     (tmp_path / "sweep.yaml").write_text(f"{TRIAL}arms: {{a: {{search_space: y}}}}\n")
-    sweep, problems = parse_sweep(Path("sweep.yaml"))
+    sweep, problems, _ = parse_sweep(Path("sweep.yaml"))
     assert (problems, sweep.arms["a"]["model.latents"].value) == ([], 5)
 
 

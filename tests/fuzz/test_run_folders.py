@@ -363,4 +363,4 @@ def test_status_does_not_rank_by_the_loss_when_the_objective_cannot_be_read(run:
     made = called("status", "demo")
     assert made.code == 0
     assert "best last value" not in made.out
-    assert "note: the sweep is not known, so no trial is called best: " in made.out
+    assert "note: the sweep cannot be read; the objective is unknown, so no trial is ranked best: " in made.out

@@ -20,7 +20,7 @@ from fuzz.trying import LONGEST_S, Input, inputs, wrongs
 
 ROOT = Path(__file__).parents[2]
 SWEEPS = [
-    path for folder in ("sweeps", "sweeps/paper", "sweeps/small") for path in sorted((ROOT / folder).glob("*.yaml"))
+    path for folder in ("sweeps", "sweeps/michlo", "sweeps/small") for path in sorted((ROOT / folder).glob("*.yaml"))
 ]
 SPACES = sorted((ROOT / "search_spaces").glob("*.yaml"))
 HEAVY = ("figure06_benchmark_grid", "tuning_lr_beta")

@@ -21,8 +21,11 @@ ROOT = Path(__file__).parents[2]
 
 
 def with_dataset(name: str) -> dict[str, Any]:
-    own = {"path": "/x", "factor_names": ["a"], "factor_sizes": [2], "image_shape": [1, 8, 8]}
-    return {**USUAL, "dataset": {"name": name, **(own if name == "grid_file" else {})}}
+    own = {
+        "grid_file": {"path": "/x", "factor_names": ["a"], "factor_sizes": [2], "image_shape": [1, 8, 8]},
+        "manipulated": {"base": {"name": "xysquares"}, "donors": "donors", "epsilon": 0.1, "steps": 10},
+    }
+    return {**USUAL, "dataset": {"name": name, **own.get(name, {})}}
 
 
 def with_metrics() -> dict[str, Any]:

@@ -35,7 +35,7 @@ def inputs(origin: str, count: int, make: Callable[[random.Random], Any]) -> lis
 def wrongs(
     tried: Iterable[Input], attempt: Callable[[Any], str], longest: Callable[[Any], float] = lambda content: LONGEST_S
 ) -> str:
-    """Of every input that raises, takes too long, or of which `attempt` complains; empty when all is well."""
+    """Of every input that raises, takes too long, or of which `attempt` complains; empty when all checks passed."""
     said = ((one, _wrong(attempt, one.content, longest)) for one in tried)
     return "\n\n".join(f"{one.origin}, seed {one.seed}: {text}\n{_shown(one.content)}" for one, text in said if text)
 

@@ -78,7 +78,7 @@ class Lab:
         return self.hosts.run(HEAD, f"disentune run /shared/tiny.yaml --address auto {SETS} {options}")
 
     def submit(self, name: str) -> subprocess.Popen[str]:
-        command = f"disentune submit /shared/tiny.yaml --address {URL} --storage {STORAGE} --name {name} {SETS}"
+        command = f"disentune submit /shared/tiny.yaml --address {URL} --storage {STORAGE}/{name} --name {name} {SETS}"
         return self.hosts.popen(LAPTOP, f"RAY_AUTH_MODE=token {command}")
 
     def wait(self, condition: Callable[[], object], what: str, job: subprocess.Popen[str]) -> None:
@@ -92,8 +92,8 @@ class Lab:
         return attempts(run, host)[0]
 
     def run(self, name: str) -> Run:
-        """A run as it is on the shared disk."""
-        return Run(self.hosts.shared / "runs" / "tiny" / name)
+        """A run as it is on the shared disk, in a storage of its own: no run takes over trials of another."""
+        return Run(self.hosts.shared / "runs" / name / "tiny" / name)
 
     def nodes(self) -> int:
         """How many are alive, by Ray's own count."""
@@ -206,8 +206,8 @@ def test_every_host_joins_and_verify_agrees(cluster):
 
 @pytest.fixture(scope="module")
 def calm(lab: Lab) -> Run:
-    """The same sweep in one process, undisturbed."""
-    run = lab.run("calm")
+    """The same sweep in one process, undisturbed; in a storage of its own, so that no run takes its trials over."""
+    run = Run(lab.hosts.shared / "calm" / "tiny" / "calm")
     simulate(run, lab.hosts.shared / "tiny.yaml", np.random.default_rng(0), overrides=CHANGES)
     write_parquet(read(run))
     return run
@@ -216,7 +216,8 @@ def calm(lab: Lab) -> Run:
 def assert_same_table(lab: Lab, run: Run, calm: Run) -> None:
     assert table(run) == table(calm)
     assert run.parquet_path.read_bytes() == calm.parquet_path.read_bytes()
-    shown = [lab.hosts.must(LAPTOP, f"disentune results {STORAGE}/tiny/{one.path.name} --json") for one in (run, calm)]
+    paths = [f"/shared/{one.path.relative_to(lab.hosts.shared)}" for one in (run, calm)]
+    shown = [lab.hosts.must(LAPTOP, f"disentune results {path} --json") for path in paths]
     assert json.loads(shown[0]) == json.loads(shown[1])
 
 
@@ -280,9 +281,9 @@ def test_another_version_on_one_host_is_named(cluster):
 
 @pytest.mark.long
 def test_a_gpu_that_no_host_has_is_not_waited_for(cluster):
-    code, output = cluster.drive(f"--storage {STORAGE} --name gpu --set resources.gpu=1")
+    code, output = cluster.drive(f"--storage {STORAGE}/gpu --name gpu --set resources.gpu=1")
     assert code == 2, output
-    assert "a trial wants 1 CPU and 1 GPU, but no node of the cluster has more than 1 CPU and 0 GPU" in output
+    assert "a trial needs 1 CPU and 1 GPU, but no node of the cluster has more than 1 CPU and 0 GPU" in output
     assert not [trial for trial in cluster.run("gpu").trials() if trial.status().attempts]
 
 
@@ -302,7 +303,7 @@ def test_a_storage_that_cannot_be_written_is_named(cluster):
 def test_a_storage_that_is_the_head_s_own_is_refused(cluster):
     code, output = cluster.drive("--storage /root/private")
     assert code == 2, output
-    assert "/root/private/tiny/main is not to be seen on one, two" in output
+    assert "/root/private/tiny/main is missing on one, two" in output
     assert "Traceback" not in output
 
 

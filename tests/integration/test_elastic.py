@@ -49,7 +49,7 @@ def elastic(tmp_path):
 @pytest.mark.parametrize("search", ["grid", "optuna"])
 def test_pending_trials_add_nodes_for_every_search(elastic, tmp_path, search):
     path = sweep_file(tmp_path, search)
-    calm = Run(tmp_path / "runs" / "tiny" / "calm")
+    calm = Run(tmp_path / "calm" / "tiny" / "main")
     simulate(calm, path, np.random.default_rng(0), overrides=SETS)
     outcome = elastic(path, *SETS)
     assert outcome["code"] == 0, outcome["output"]
@@ -60,6 +60,6 @@ def test_pending_trials_add_nodes_for_every_search(elastic, tmp_path, search):
 def test_a_trial_that_no_node_can_ever_hold_is_refused_before_anything_runs(elastic, tmp_path):
     outcome = elastic(sweep_file(tmp_path), "resources.cpu=2")
     assert outcome["code"] == 2, outcome["output"]
-    assert "resources: a trial wants 2 CPU, but no node of the cluster has more than 0 CPU" in outcome["output"]
+    assert "resources: a trial needs 2 CPU, but no node of the cluster has more than 0 CPU" in outcome["output"]
     assert outcome["most_nodes"] == 1
     assert not list((tmp_path / "runs").glob("*/*/trials/*"))

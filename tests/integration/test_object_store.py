@@ -59,7 +59,7 @@ def test_deaths_of_the_driver_and_stumbles_of_the_store_change_nothing(runs, obj
     assert written(remote) == written(local)
 
 
-def test_whoever_looks_at_a_run_lists_it_once_and_reads_each_file_once(runs, object_store, tmp_path):
+def test_looking_at_a_run_lists_it_once_and_reads_each_file_once(runs, object_store, tmp_path):
     _, remote = runs
     for number in range(40):
         folder = remote.path / "trials" / id_of(config(number))
@@ -142,9 +142,9 @@ def test_the_commands_work_on_a_run_by_its_address(runs, disentune, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--storage", "s3://nobody/runs"], "s3://nobody/runs: there is no bucket 'nobody'"),
+        (["--storage", "s3://nobody/runs"], "s3://nobody/runs: bucket 'nobody' does not exist"),
         (["--storage", "ftp://host/runs"], "ftp:// is not supported"),
-        (["--storage", "s3://id:hush@bucket/runs"], "must not hold keys"),
+        (["--storage", "s3://id:hush@bucket/runs"], "must not contain keys"),
     ],
 )
 def test_a_storage_that_cannot_be_used_is_refused_before_anything_starts(

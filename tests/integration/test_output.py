@@ -33,6 +33,6 @@ def test_a_sweep_without_an_output_runs_to_its_end_and_keeps_a_log(commands, tmp
     trials = commands.json("results", "tiny")
     assert [trial["status"] for trial in trials] == ["done", "done"]
     log = (tmp_path / "runs" / "tiny" / "main" / "run.log").read_text()
-    assert "an output cannot be written" in log
+    assert "the output cannot be written" in log
     assert "2 done" in log
     assert "disentune results runs/tiny/main" in log

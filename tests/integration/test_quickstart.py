@@ -15,7 +15,7 @@ SHORT = ["--set", "training.steps=20", "--set", "evaluation.every=10", "--set", 
 def test_the_quickstart_runs_from_plan_to_figure_and_once(commands, tmp_path):
     code, output = commands.run("run", str(QUICKSTART), *SHORT)
     assert code == 0, output
-    assert "0 done, 0 continue, 12 new" in output
+    assert "0 done, 0 to continue, 12 new" in output
     assert "12 done" in output
     for arm in ("overlapping", "adversarial", "rescued"):
         assert arm in output
@@ -32,7 +32,7 @@ def test_the_quickstart_runs_from_plan_to_figure_and_once(commands, tmp_path):
     table = (run / "results.parquet").read_bytes()
     code, output = commands.run("run", str(QUICKSTART), *SHORT)
     assert code == 0, output
-    assert "12 done, 0 continue, 0 new" in output
+    assert "12 done, 0 to continue, 0 new" in output
     assert (run / "results.parquet").read_bytes() == table
 
 
@@ -41,7 +41,7 @@ def test_the_quickstart_runs_from_plan_to_figure_and_once(commands, tmp_path):
 def test_a_trial_with_more_resources_than_the_machine_is_refused(commands):
     code, output = commands.run("run", str(QUICKSTART), *SHORT, "--set", "resources.cpu=1000")
     assert code == 2, output
-    assert "a trial wants 1000, but this machine has" in output
+    assert "a trial needs 1000, but this machine has" in output
     assert not (commands.folder / "runs" / "quickstart" / "main" / "trials").exists()
 
 

@@ -28,8 +28,8 @@ def server(commands):
 
 @pytest.fixture
 def calm(tmp_path):
-    """The same sweep undisturbed, without W&B and without Ray."""
-    run = Run(tmp_path / "runs" / "tiny" / "calm")
+    """The same sweep undisturbed, without W&B and without Ray, in a storage of its own."""
+    run = Run(tmp_path / "calm" / "tiny" / "main")
     simulate(run, sweep_file(tmp_path, "grid", "none"), np.random.default_rng(0), overrides=LONGER)
     return run
 
@@ -55,7 +55,7 @@ def test_a_killed_sweep_that_is_resumed_has_every_row_at_wandb_once(commands, se
     code, output = commands.run("resume", "tiny/main")
     assert code == 0, output
     assert "W&B: online, project demo, group tiny/main" in output
-    assert "W&B: has every row" in output
+    assert "W&B has every row" in output
     assert steps_at(server) == steps_of(run) == steps_of(calm)
     assert all(one.exitcode == 0 for one in server.runs.values())
     assert table(run) == table(calm)
@@ -68,7 +68,7 @@ def test_an_outage_costs_no_trial_and_no_bit_and_sync_sends_the_rest_once(comman
     with server.failing(mode):
         code, output = commands.run("run", str(path), *SETS)
     assert code == 0, output
-    assert "are not known to have arrived" in output
+    assert "has not confirmed" in output
     assert "disentune sync runs/tiny/main" in output
     assert run.parquet_path.read_bytes() == write_parquet(read(calm)).read_bytes()
     assert server.runs == {}

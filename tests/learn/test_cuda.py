@@ -13,6 +13,7 @@ import torch
 
 from disentune.environment import environment
 from disentune.learn import cuda
+from processes import patience_s
 
 
 class FakeCuda:
@@ -131,4 +132,4 @@ gone = garbage()
 cuda.release()
 assert gone() is None
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=patience_s(120))

@@ -1,18 +1,20 @@
 """One table of codes: the right images, encoded once, and a metric that fails takes only itself down."""
 
+import copy
 import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from disentune.data.factors import FactorGrid
 from disentune.data.noise import noise_keys, octets
 from disentune.errors import DataError
 from disentune.learn import evaluation
 from disentune.learn.evaluation import encoded, evaluated, line_indices, sample_indices, table_from, table_indices
-from disentune.learn.training import Training
+from disentune.learn.training import Training, weights_of
 from disentune.learn.transforms import Pixels, inputs
 from disentune.metrics import score
 from disentune.plugin import Posterior
@@ -71,7 +73,7 @@ def test_a_small_data_set_is_its_own_table_of_lines():
 def test_codes_stand_beside_their_own_factors(training):
     indices = np.array([5, 700, 0, 333])
     table = encoded(training.trained_model(), indices)
-    assert (training.grid.index(table.factors) == indices).all()
+    assert (training.known.index(table.factors) == indices).all()
     for row, index in enumerate(indices):
         with torch.no_grad():
             q = training.model.encode(training.inputs(np.array([index])))
@@ -113,6 +115,26 @@ def test_a_rows_reconstruction_is_its_own_code_decoded(training):
     target = trained.images(np.array([77, 3]))
     expected = training.config.recon.plugin.per_image(output, target, training.config.recon.params)
     np.testing.assert_allclose(table.reconstruction(np.array([2, 0])), expected.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("recon", ["mse", "bce"])
+def test_a_rows_gram_is_that_of_the_decoders_jacobian(trial_with, recon):
+    """By central differences, in double precision."""
+    training = Training(trial_with(**SMALL, recon__name=recon, dataset__transform="unit"))
+    trained = training.trained_model()
+    table = table_from(trained, encoded(trained, np.array([3, 500, 77])), "sampled")
+    model, plugin = copy.deepcopy(training.model).double().eval(), training.config.recon
+
+    def image(z):
+        with torch.no_grad():
+            return plugin.plugin.to_image(model.decode(z), plugin.params).flatten(1)
+
+    z, step = torch.tensor(table.codes[[2, 0]]), 1e-5
+    shifts = step * torch.eye(z.shape[1], dtype=z.dtype)
+    jacobian = torch.stack([(image(z + shift) - image(z - shift)) / (2 * step) for shift in shifts], dim=2)
+    expected = (jacobian.mT @ jacobian).numpy()
+    # single against double precision; a ReLU whose kink lies within the step would show as a larger gap
+    np.testing.assert_allclose(table.gram(np.array([2, 0])), expected, rtol=1e-3, atol=1e-5 * np.abs(expected).max())
 
 
 def test_chunks_change_nothing(training, monkeypatch):
@@ -190,10 +212,10 @@ def shorter(scored):
     [
         (DataError("too few rows"), "too few rows"),
         (IndexError("3"), "IndexError: 3"),
-        (None, "must give its keys mine, but gave nothing"),
+        (None, "must return its keys mine, but returned nothing"),
     ],
 )
-def test_a_failing_metric_leaves_nan_and_a_note_and_the_others_go_on(trial_with, error, note):
+def test_a_failing_metric_leaves_nan_and_a_note_and_the_others_continue(trial_with, error, note):
     training = Training(trial_with(**SMALL, evaluation__metrics=["mig"]))
     (mig,) = training.config.metrics
 
@@ -212,7 +234,7 @@ def test_a_failing_metric_leaves_nan_and_a_note_and_the_others_go_on(trial_with,
 
 
 @pytest.mark.parametrize("kind", [DataError, ValueError])
-def test_the_note_of_a_failing_metric_tells_no_key(trial_with, monkeypatch, kind):
+def test_the_note_of_a_failing_metric_reveals_no_key(trial_with, monkeypatch, kind):
     monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef/hush")
     training = Training(trial_with(**SMALL, evaluation__metrics=["mig"]))
     (mig,) = training.config.metrics
@@ -248,15 +270,57 @@ class Static:
         return octets(noise_keys(indices, rng), 4).reshape(-1, 1, 2, 2)
 
 
-def test_a_noisy_image_is_the_same_wherever_an_evaluation_meets_it(training):
+@pytest.fixture
+def noisy(training):
+    """Codes that show the images, which are nothing but nuisance."""
     trained = replace(training.trained_model(), images=inputs(Pixels(), Static(), training.device))
-    trained.model.encode = lambda x: Posterior(x.flatten(1), x.flatten(1))  # codes that show the images
-    every = encoded(trained, np.arange(6)).means
-    assert len(np.unique(every, axis=0)) == 6
-    np.testing.assert_array_equal(encoded(trained, np.array([4, 1, 4])).means, every[[4, 1, 4]])
+    trained.model.encode = lambda x: Posterior(x.flatten(1), x.flatten(1))
+    trained.model.decode = lambda z: torch.zeros(len(z), 1, 2, 2)
+    return trained
 
 
-def test_rows_of_sampled_codes_are_drawn_anew_when_they_are_encoded_again(training):
+def test_every_row_of_a_noisy_data_set_has_a_nuisance_of_its_own(noisy):
+    rows = encoded(noisy, np.array([4, 1, 4, 4]))
+    assert len(np.unique(rows.means, axis=0)) == 4
+    np.testing.assert_array_equal(encoded(noisy, np.array([4, 1, 4, 4])).means, rows.means)
+    assert rows.factors[0].tolist() == rows.factors[2].tolist()
+
+
+def test_a_rows_nuisance_is_the_same_in_distances_and_reconstructions(noisy):
+    images = encoded(noisy, np.array([4, 1, 4, 4, 0]))
+    table, rows = table_from(noisy, images, "mean"), np.array([3, 0, 2])
+    norms = (images.means.astype(float)[rows] ** 2).sum(axis=1)  # images are codes, and zeros are decoded
+    found = table.reconstruction(rows)
+    np.testing.assert_allclose(found / found[0], norms / norms[0], rtol=1e-5)
+    gaps = ((images.means[[0, 2, 3]].astype(float) - images.means[[2, 1, 3]]) ** 2).sum(axis=1)
+    found = table.distance(np.array([0, 2, 3]), np.array([2, 1, 3]))
+    np.testing.assert_allclose(found / found[0], gaps / gaps[0], rtol=1e-5)
+    assert found[2] == 0
+
+
+def test_a_noisy_table_has_as_many_rows_as_asked_however_few_combinations_there_are(trial_with):
+    config, grid = trial_with(evaluation__table=300), FactorGrid(("a", "b"), (4, 5))
+    counts = np.bincount(table_indices(config, grid, "full", lines=False, noisy=True), minlength=20)
+    assert counts.sum() == 300
+    assert counts.min() > 0
+    assert counts.std() > 1  # drawn one by one, not dealt out evenly: a deviation of about 3.8
+    assert len(table_indices(config, grid, "full", lines=False)) == 20
+    assert len(table_indices(config, grid, "full", lines=True, noisy=True)) == 33 * (4 + 5)
+
+
+def test_every_metric_can_score_a_noisy_table(trial_with, noisy):
+    names = ["mig", "sap", "dci", "modularity", "beta_vae_score", "factor_vae_score", "downstream", "distances"]
+    small = {"train": 200, "test": 100}
+    sizes = {"sap": small, "dci": small, "downstream": small, "beta_vae_score": small, "factor_vae_score": small}
+    metrics = [{"name": name, **sizes.get(name, {})} for name in names]
+    config = trial_with(evaluation__metrics=metrics, evaluation__table=9000)
+    found = evaluated(config, noisy, config.metrics)
+    assert not found.notes
+    assert np.isfinite([*found.numbers.values()]).all()
+    assert {made["table"] for made in found.scored.values()} >= {9000}
+
+
+def test_rows_of_sampled_codes_are_drawn_again_when_they_are_encoded_again(training):
     trained = training.trained_model()
     images = replace(encoded(trained, np.arange(3)), means=np.full((3, 3), 5.0), logvars=np.full((3, 3), np.log(4)))
     sampled, mean = (table_from(trained, images, codes) for codes in ("sampled", "mean"))
@@ -266,3 +330,47 @@ def test_rows_of_sampled_codes_are_drawn_anew_when_they_are_encoded_again(traini
     assert abs(again.mean() - 5) < 5 * 2 / np.sqrt(again.size)  # 5 standard errors of a deviation of 2
     assert abs(again.std() - 2) < 5 * 2 / np.sqrt(2 * again.size)
     assert (mean.encoded(rows, np.random.default_rng(0)) == 5).all()
+
+
+# ---- the prior of the framework
+
+STUDENT = {"framework__name": "decomposition_vae", "framework__prior": {"name": "student_t", "nu": 3}}
+
+
+def test_codes_can_be_mapped_from_a_students_t_to_a_normal_before_they_are_scored(trial_with):
+    training = Training(trial_with(**SMALL, **STUDENT))
+    trained = training.trained_model()
+    images = encoded(trained, np.arange(50))
+    expected = stats.norm.ppf(stats.t.cdf(images.means.astype(float), 3))
+    np.testing.assert_allclose(table_from(trained, images, "normal").codes, expected, atol=1e-8)
+
+
+def test_scores_of_mapped_codes_have_keys_of_their_own(trial_with):
+    metrics = ["mig", {"name": "mig", "codes": "normal"}]
+    config = trial_with(**SMALL, **STUDENT, evaluation__metrics=metrics)
+    assert config.metric_keys() == ["mig", "mig_normal"]
+    scores = evaluated(config, Training(config).trained_model(), config.metrics)
+    assert set(scores.numbers) == {"mig", "mig_normal"}
+    assert scores.scored["mig_normal"]["codes"] == "normal"
+
+
+def test_a_table_knows_the_prior_of_its_framework(trial_with):
+    codes = np.random.default_rng(0).normal(size=(5, 3))
+    trained = Training(trial_with(**SMALL, **STUDENT)).trained_model()
+    law = table_from(trained, encoded(trained, np.arange(20)), "mean").prior
+    np.testing.assert_allclose(law.log_density(codes), stats.t.logpdf(codes, 3).sum(axis=1))
+    assert law.sample(7, 3, np.random.default_rng(0)).shape == (7, 3)
+    plain = Training(trial_with(**SMALL)).trained_model()
+    assert table_from(plain, encoded(plain, np.arange(20)), "mean").prior is None
+
+
+def test_a_learned_prior_is_kept_with_weights_that_are_only_scored(trial_with):
+    learned = {"framework__name": "decomposition_vae", "framework__prior": {"name": "anisotropic", "learned": True}}
+    config = trial_with(**SMALL, **learned)
+    training = Training(config)
+    for _ in training.run(3):
+        pass
+    again = Training.with_weights(config, weights_of(training.state()))
+    fresh = Training(config)
+    assert torch.equal(again.trained_model().prior.logits, training.extra.logits)
+    assert not torch.equal(fresh.trained_model().prior.logits, training.extra.logits)

@@ -75,7 +75,7 @@ def test_mean_and_deviation_over_pairs_are_the_papers(spacing, mean, sd):
 
 def test_random_pairs_of_table_a1():
     """At spacing 8 each square has moved in 63 of 64 cases: 3 * 63/64 * 128/12288, deviation 0.002238."""
-    found = look(squares(8)).anywhere
+    found = look(squares(8), count=32).anywhere
     assert found.mean_distance == pytest.approx(3 * 63 / 64 * 128 / PIXELS, rel=0.005)
     assert found.sd_distance == pytest.approx(0.002238, rel=0.1)
 
@@ -115,7 +115,7 @@ ENDS = {("mse", 1), ("mse", 8), ("overlap", 8)}
     ],
 )
 def test_correlations_with_the_ground_truth_are_the_published_ones(recon, spacing, published):
-    found = look(squares(spacing, recon), count=24)
+    found = look(squares(spacing, recon), count=24 if recon == "mse" else 12)  # a blur takes long
     along = found.factors["x_R"].agreement
     ours = along.pearson, along.spearman, found.anywhere.pearson, found.anywhere.spearman
     assert ours == pytest.approx(published, abs=0.012)  # half a last digit, and their sampling error of about 0.006
@@ -165,7 +165,7 @@ def benchmark(monkeypatch, dataset: str, recon: str) -> Look:
     seen = inspection.world_asked(dataset, recon, ["split=training"] if dataset == "smallnorb" else [])
     if missing := inspection.missing_data([seen], None):
         pytest.skip(f"needs the public file, below DISENTUNE_DATA: {'; '.join(missing.values())}")
-    return look(opened(seen.config), count=256)
+    return look(opened(seen.config), count=16 if dataset == "xysquares" else 256)  # squares all look the same
 
 
 @pytest.mark.parametrize(
@@ -206,10 +206,11 @@ def test_perceived_matrices_are_the_training_loss_pair_by_pair(recon):
 
 
 def test_how_much_is_held_at_a_time_changes_nothing(monkeypatch):
-    before = look(squares(3, "overlap"), count=5)
-    monkeypatch.setattr(image_distances, "AT_A_TIME", 8 * PIXELS)
-    monkeypatch.setattr(image_distances, "COMPARED", 7 * PIXELS)
-    after = look(squares(3, "overlap"), count=5)
+    small, pixels = world("image_size=16", "square_size=4", "spacing=2", recon="overlap"), 16 * 16 * 3
+    before = look(small, count=5)
+    monkeypatch.setattr(image_distances, "AT_A_TIME", 8 * pixels)
+    monkeypatch.setattr(image_distances, "COMPARED", 7 * pixels)
+    after = look(small, count=5)
     np.testing.assert_allclose(after.factors["x_G"].matrix, before.factors["x_G"].matrix, rtol=1e-12)
 
 
@@ -335,7 +336,6 @@ def test_order_falls_with_the_spacing_as_the_closed_form_does(spacing):
     expected = (found - floor) / (1 - floor)
     assert expected == pytest.approx([1, 0.88, 0.70, 0.48, 0.42, 0.32, 0.17, 0][spacing - 1], abs=0.006)
     assert look(squares(spacing), count=1).order == pytest.approx(expected, abs=1e-9)
-    assert image_distances.quick_order(squares(spacing)) == pytest.approx(expected, abs=1e-9)
 
 
 def test_what_a_loss_charges_for_the_very_image_is_no_distance():

@@ -19,6 +19,7 @@ from disentune.learn.evaluation import Trained
 from disentune.learn.pictures import COLUMNS, Pictures, drawn, from_bytes, mosaic, sheets, to_bytes
 from disentune.learn.training import Training
 from disentune.learn.transforms import Pixels, inputs
+from disentune.maths.randomness import stream
 from disentune.plugin import AutoEncoder
 
 SMALL = {"dataset__image_size": 8, "dataset__square_size": 2, "dataset__grid_size": 3, "model__width": 8}
@@ -176,7 +177,7 @@ def test_points_have_no_images_but_distances():
     assert found.traversals.shape == (0, 8, 1, 1, 2)
     assert len(found.latents) == 3
     assert list(found.distances) == ["f0", "f1"]
-    assert set(sheets(from_bytes(to_bytes(found)))) == {"distances"}
+    assert set(sheets(from_bytes(to_bytes(found)))) == {"distances", "plane"}
 
 
 # ---- latents
@@ -384,9 +385,9 @@ def made_up(channels=3, size=4, latents=2, factors=("hue", "größe $x$")):
 
 def assert_equal(one, other):
     for field in fields(Pictures):
-        if field.name != "distances":
+        if field.name not in ("distances", "plane"):
             first, second = getattr(one, field.name), getattr(other, field.name)
-            assert first.dtype == second.dtype
+            assert getattr(first, "dtype", None) == getattr(second, "dtype", None)
             np.testing.assert_array_equal(first, second)
     assert list(one.distances) == list(other.distances)
     for name in one.distances:
@@ -440,11 +441,11 @@ def test_damaged_bytes_are_an_error_or_read_as_they_were():
     ids=range(9),
 )  # fmt: skip
 def test_arrays_that_do_not_go_together_are_refused(changes):
-    with pytest.raises(DataError, match="do not go together"):
+    with pytest.raises(DataError, match="do not fit together"):
         from_bytes(to_bytes(replace(made_up(), **changes)))
 
 
-def test_a_checksum_is_looked_at_also_where_not_all_bytes_are_read():
+def test_a_checksum_is_checked_even_if_not_all_bytes_are_read():
     """A header that asks for fewer numbers than there are leaves a file that reads well."""
     stored = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(to_bytes(made_up()))) as archive, zipfile.ZipFile(stored, "w") as copy:
@@ -576,3 +577,53 @@ def test_sheets_need_no_plotting_library():
 
 def test_columns_are_those_of_the_paper():
     assert COLUMNS == ("factors", "x", "z", "kl", "x_recon")
+
+
+# ---- latents by variance, two of them together, and a manipulated data set
+
+
+def test_latents_may_come_in_the_order_of_their_mean_posterior_variance():
+    trained = trained_on(Grid((4, 5)), latents=3)
+    variances = torch.cat([trained.model.encode(trained.images(np.arange(20))).logvar.exp()]).mean(dim=0)
+    found = drawn(trained, order="variance")
+    assert found.latents.tolist() == torch.argsort(variances).tolist()
+    assert sorted(found.latents) == sorted(drawn(trained).latents)
+
+
+def test_a_plane_moves_the_first_two_latents_over_their_spans():
+    """Its row and its column through the same corner are decoded one by one here."""
+    trained = trained_on(Grid((4, 5)), transform="unit", latents=3)
+    found = drawn(trained, two_latents=True)
+    first, second = found.latents[:2]
+    indices = stream(0, "pictures").choice(20, 20, replace=False)
+    mean = trained.model.encode(trained.images(indices)).mean[0].detach()
+    assert found.two_latents.shape == (8, 8, 4, 4, 1)
+    for row, column in ((0, 0), (0, 7), (3, 5), (7, 7)):
+        z = mean.clone()
+        z[first] = float(found.spans[0, 0] + (found.spans[0, 1] - found.spans[0, 0]) * row / 7)
+        z[second] = float(found.spans[1, 0] + (found.spans[1, 1] - found.spans[1, 0]) * column / 7)
+        pixels = 255 * trained.model.decode(z[None]).clamp(0, 1)  # mean squared error: the output is the image
+        np.testing.assert_allclose(found.two_latents[row, column, ..., 0], pixels[0, 0].detach().numpy(), atol=0.51)
+
+
+def test_a_plane_is_drawn_only_on_request_and_needs_two_latents():
+    assert drawn(trained_on(Grid((4, 5)))).two_latents is None
+    assert drawn(trained_on(Grid((4, 5)), latents=1), two_latents=True).two_latents is None
+
+
+def test_pictures_of_a_manipulated_data_set_have_the_images_before_the_change():
+    data = Grid((4, 5))
+    assert drawn(trained_on(data)).unchanged is None
+    data.original = Grid((4, 5))
+    data.pixels = 255 - data.original.pixels
+    found = drawn(trained_on(data, transform="unit"))
+    np.testing.assert_array_equal(found.unchanged, 255 - found.originals)
+    assert_equal(from_bytes(to_bytes(found)), found)
+
+
+@pytest.mark.parametrize("change", [{"unchanged": np.zeros((1, 2, 2, 1), np.uint8)},
+                                    {"two_latents": np.zeros((2, 2, 3, 3, 1), np.uint8)},
+                                    {"two_latents": np.zeros((0, 0, 8, 8, 3), np.uint8)}])  # fmt: skip
+def test_what_does_not_fit_the_images_is_damaged(change):
+    with pytest.raises(DataError, match="its shapes do not fit together"):
+        from_bytes(to_bytes(replace(made_up(), **change)))

@@ -8,6 +8,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from disentune.learn import process
+from processes import patience_s
 
 
 @pytest.fixture(autouse=True)
@@ -48,4 +49,4 @@ for name in ("sap", "explicitness", "beta_vae_score", "dci", "mcc", "irs", "dist
 new = {library["filepath"] for library in threadpool_info()} - known
 assert known and not new, new
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=300)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=patience_s(300))

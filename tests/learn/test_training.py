@@ -12,10 +12,12 @@ import torch
 from torch import nn
 
 from disentune.errors import TrialError
-from disentune.learn.training import Training
+from disentune.frameworks import FRAMEWORKS
+from disentune.learn import training as training_module
+from disentune.learn.training import Training, built_model
 from disentune.metrics import METRICS
 from disentune.plugin import Framework, Frozen, Helper, Losses
-from disentune.spec.config import Named, TrialConfig, row_steps
+from disentune.spec.config import Invalid, Named, TrialConfig, row_steps
 from framework_examples import CASES, EXAMPLES, FALLS
 
 MODES = {
@@ -25,13 +27,17 @@ MODES = {
 }
 
 
+def transform_of(framework: str) -> str:
+    return "unit" if ":" not in framework and FRAMEWORKS[framework].needs_unit_range else "standardise"
+
+
 def tiny(framework="beta_vae", recon="mse", scale="mean", **changes) -> TrialConfig:
     mode = MODES[recon]
     framework = {"name": framework, "beta": 0.1} if isinstance(framework, str) else framework
     training = {"steps": 12, "batch_size": 4, "learning_rate": 1e-2, "log_every": 4} | changes.pop("training", {})
     tree = {
         "dataset": {"name": "xysquares", "image_size": 8, "square_size": 2, "grid_size": 3, "squares": 3,
-                    "transform": mode.get("transform", "standardise")},
+                    "transform": mode.get("transform", transform_of(framework["name"]))},
         "model": {"name": "mlp", "width": 8, "latents": 4},
         "framework": framework,
         "recon": mode["recon"],
@@ -41,6 +47,12 @@ def tiny(framework="beta_vae", recon="mse", scale="mean", **changes) -> TrialCon
         "seed": 3,
     }  # fmt: skip
     return TrialConfig.parse(tree | changes)
+
+
+@pytest.fixture(autouse=True)
+def untrained_donors(monkeypatch):
+    """A network of one's own for each donor, instead of one from a storage."""
+    monkeypatch.setattr(training_module, "donated", lambda donor: built_model(tiny(seed=int(donor.trial, 16))))
 
 
 def rows(training: Training, until=None) -> list:
@@ -99,6 +111,7 @@ SMALLER = {
     **{name: FITS | {"members": 4} for name in ("factor_vae_score", "beta_vae_score")},
     **{metric.name: {"traversals": 4} for metric in METRICS if metric.lines},
     "downstream": FITS | {"strengths": 2},
+    "jacobian_orthogonality": {"samples": 20, "threshold": 10.0},
 }
 
 
@@ -238,6 +251,7 @@ def test_evaluating_more_often_changes_no_other_number():
 )
 def test_what_it_minimises_falls(case):
     world = {"name": "xysquares", "image_size": 8, "square_size": 2, "grid_size": 3, "squares": 2}
+    world["transform"] = transform_of(case[0])
     schedule = {"steps": 300, "log_every": 50, "batch_size": 16}
     config = tiny(of_case(case), scale="sum", dataset=world, training=schedule, evaluation={})
     values = [row["metrics"][FALLS.get(case[0], "loss")] for row in rows(Training(config))]
@@ -412,6 +426,39 @@ def test_a_recorded_config_tells_the_steps_of_its_rows_without_parsing_it(evalua
         assert sorted(set(row_steps(tree, until))) == [step for step in written if step <= until]
 
 
-def test_the_steps_of_rows_are_told_one_by_one_however_many_there_are():
+def test_the_steps_of_rows_are_generated_one_by_one_however_many_there_are():
     tree = tiny(training={"steps": 10**9, "log_every": 1}).tree()
     assert list(itertools.islice(row_steps(tree, 10**9), 3)) == [1, 2, 3]
+
+
+# ---- batches
+
+
+def batches(training):
+    """Images of the first three batches, as bytes."""
+    found = []
+    for step in range(3):
+        training.step = step + 1
+        found.append([image.numpy().tobytes() for image in training._batch().x])
+    return found
+
+
+def test_without_replacement_a_batch_can_be_the_whole_data_set():
+    single = {"name": "xysquares", "image_size": 8, "square_size": 2, "grid_size": 3, "squares": 1}
+    whole = tiny(dataset=single, training={"batch_size": 9, "replacement": False})
+    drawn = batches(Training(whole))
+    assert [len(set(batch)) for batch in drawn] == [9, 9, 9]
+    assert len({tuple(batch) for batch in drawn}) == 3  # each in its own order
+    usual = batches(Training(tiny(dataset=single, training={"batch_size": 9})))
+    assert min(len(set(batch)) for batch in usual) < 9
+
+
+def test_without_replacement_a_batch_cannot_be_larger_than_the_data_set():
+    with pytest.raises(Invalid, match=r"training\.batch_size: must be at most 729"):
+        tiny(training={"batch_size": 730, "replacement": False})
+    tiny(training={"batch_size": 730})
+
+
+def test_the_usual_way_to_draw_batches_is_no_part_of_a_trials_name():
+    assert "replacement" not in tiny().tree()["training"]
+    assert tiny().id == tiny(training={"replacement": True}).id != tiny(training={"replacement": False}).id

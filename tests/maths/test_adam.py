@@ -51,6 +51,15 @@ def test_it_is_algorithm_1_of_the_paper():
     torch.testing.assert_close([one.detach() for one in ours], naive)
 
 
+def test_another_epsilon_gives_the_bits_of_torch_with_it():
+    ours, theirs, usual = parameters(), parameters(), parameters()
+    advance(Adam(ours, RATE, BETAS, epsilon=1e-3), ours, range(7))
+    advance(torch.optim.Adam(theirs, lr=RATE, betas=BETAS, eps=1e-3, fused=True), theirs, range(7))
+    advance(Adam(usual, RATE, BETAS), usual, range(7))
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    assert not torch.equal(ours[0], usual[0])
+
+
 def test_its_bits_and_its_state_are_those_of_torch():
     ours, theirs = parameters(), parameters()
     mine, torchs = Adam(ours, RATE, BETAS), torch.optim.Adam(theirs, lr=RATE, betas=BETAS, fused=True)
@@ -60,6 +69,58 @@ def test_its_bits_and_its_state_are_those_of_torch():
     state, expected = tensors(mine.state_dict()["state"]), tensors(torchs.state_dict()["state"])
     assert state.keys() == expected.keys()
     assert all(torch.equal(state[key], expected[key]) for key in state)
+
+
+CHOICES = [{"amsgrad": True}, {"weight_decay": 0.3}, {"amsgrad": True, "weight_decay": 0.3}]
+
+
+@pytest.mark.parametrize("chosen", CHOICES)
+def test_with_its_choices_too_its_bits_and_its_state_are_those_of_torch(chosen):
+    ours, theirs = parameters(), parameters()
+    mine, torchs = (
+        Adam(ours, RATE, BETAS, **chosen),
+        torch.optim.Adam(theirs, lr=RATE, betas=BETAS, fused=True, **chosen),
+    )
+    advance(mine, ours, range(7))
+    advance(torchs, theirs, range(7))
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    state, expected = tensors(mine.state_dict()["state"]), tensors(torchs.state_dict()["state"])
+    assert state.keys() == expected.keys()
+    assert all(torch.equal(state[key], expected[key]) for key in state)
+
+
+def test_amsgrad_divides_by_the_largest_mean_of_squares_so_far_and_decay_pulls_at_weights():
+    """Reddi et al., ICLR 2018, Alg. 2, with Adam's correction of both means, as torch has it."""
+    ours, (naive, *_) = parameters(torch.float64), [one.detach().clone() for one in parameters(torch.float64)]
+    advance(Adam(ours, RATE, BETAS, amsgrad=True, weight_decay=0.3), ours, range(7))
+    first = second = largest = torch.zeros_like(naive)
+    for step in range(7):
+        gradient = gradients(step, torch.float64)[0] + 0.3 * naive
+        first = BETAS[0] * first + (1 - BETAS[0]) * gradient
+        second = BETAS[1] * second + (1 - BETAS[1]) * gradient**2
+        largest = torch.maximum(largest, second)
+        unbiased = first / (1 - BETAS[0] ** (step + 1)), largest / (1 - BETAS[1] ** (step + 1))
+        naive = naive - RATE * unbiased[0] / (unbiased[1].sqrt() + 1e-8)
+    torch.testing.assert_close(ours[0].detach(), naive)
+
+
+@pytest.mark.parametrize("chosen", CHOICES)
+def test_its_state_passes_on_to_the_bit_with_its_choices(chosen):
+    whole, parts = parameters(), parameters()
+    advance(Adam(whole, RATE, **chosen), whole, range(8))
+    early, late = Adam(parts, RATE, **chosen), Adam(parts, RATE, **chosen)
+    advance(early, parts, range(5))
+    late.load_state_dict(early.state_dict())
+    advance(late, parts, range(5, 8))
+    assert all(torch.equal(one, other) for one, other in zip(whole, parts, strict=True))
+
+
+def test_a_state_without_amsgrads_part_is_refused():
+    moved = parameters()
+    plain = Adam(moved, RATE)
+    advance(plain, moved, range(2))
+    with pytest.raises(KeyError, match="max_exp_avg_sq"):
+        Adam(moved, RATE, amsgrad=True).load_state_dict(plain.state_dict())
 
 
 @pytest.mark.parametrize("before", [Adam, lambda moved, rate: torch.optim.Adam(moved, lr=rate, fused=True)])

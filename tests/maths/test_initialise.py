@@ -39,10 +39,37 @@ def test_they_depend_on_the_generator_alone_and_leave_the_global_one_as_it_was()
 
 def test_a_network_that_no_machine_would_hold_is_refused_before_it_takes_memory(monkeypatch):
     monkeypatch.setattr(initialise, "MOST_WEIGHTS", 100)
-    with pytest.raises(ValueError, match="may have 100 weights, but this one has 64,840; make it smaller"):
+    with pytest.raises(ValueError, match="may have at most 100 weights, but this one has 64,840; make it smaller"):
         drawn()
 
 
+class WithBuffer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scales", torch.arange(3.0))
+
+
 def test_a_network_whose_buffers_would_be_lost_is_refused():
-    with pytest.raises(ValueError, match=r"buffers \(running_mean, running_var, num_batches_tracked\)"):
-        initialised(lambda: nn.BatchNorm1d(3), torch.Generator())
+    with pytest.raises(ValueError, match=r"buffers \(1.scales\)"):
+        initialised(lambda: nn.Sequential(nn.BatchNorm1d(3), WithBuffer()), torch.Generator())
+
+
+@pytest.mark.parametrize(
+    "layer", [lambda: nn.BatchNorm2d(5), lambda: nn.BatchNorm1d(4, affine=False), lambda: nn.LayerNorm(6),
+              lambda: nn.GroupNorm(2, 4)]
+)  # fmt: skip
+def test_normalisations_begin_as_torch_makes_them_buffers_too(layer):
+    made, torchs = initialised(lambda: nn.Sequential(layer()), torch.Generator()), nn.Sequential(layer())
+    assert made.state_dict().keys() == torchs.state_dict().keys()
+    for name, tensor in torchs.state_dict().items():
+        assert torch.equal(made.state_dict()[name], tensor)
+        assert made.state_dict()[name].dtype == tensor.dtype
+
+
+def test_a_normalisation_changes_no_weight_beside_it():
+    plain = initialised(lambda: nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), torch.Generator().manual_seed(0))
+    between = initialised(
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), torch.Generator().manual_seed(0)
+    )
+    assert torch.equal(plain[0].weight, between[0].weight)
+    assert torch.equal(plain[1].weight, between[2].weight)

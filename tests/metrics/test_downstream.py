@@ -67,7 +67,7 @@ def test_five_folds_are_not_shuffled_and_a_row_each_is_the_least():
     assert [fold[1].tolist() for fold in _folds(3)] == [[0], [1], [2]]
 
 
-def test_one_value_to_fit_is_told_of_all_rows():
+def test_one_value_to_fit_is_predicted_for_all_rows():
     assert regressed(np.eye(3), np.eye(3)[:2], np.full(3, 4), 10).tolist() == [4, 4]
 
 
@@ -129,7 +129,7 @@ def test_a_table_too_small_for_a_size_is_refused_and_not_scored_as_if_it_were_la
         score("downstream", codes, factors, train=900)
 
 
-def test_noise_is_told_by_chance():
+def test_noise_is_predicted_at_chance_level():
     factors = np.random.default_rng(0).integers(0, 4, size=(900, 2))
     values = score(
         "downstream", np.random.default_rng(1).normal(size=(900, 3)), factors, size="fast", train=600, test=300
@@ -139,7 +139,7 @@ def test_noise_is_told_by_chance():
 
 
 @pytest.mark.long
-def test_a_perfect_code_is_told_from_ten_rows_as_published():
+def test_a_perfect_code_is_predicted_from_ten_rows_as_published():
     """0.218 and 0.275 in one run of other draws; over tables the standard deviations are near 0.035."""
     runs = [downstream(*perfect(seed), train=10, test=5000).numbers for seed in range(4)]
     lr, gbt = (np.mean([run[f"downstream_{name}_10"] for run in runs]) for name in ("lr", "gbt"))
@@ -147,7 +147,7 @@ def test_a_perfect_code_is_told_from_ten_rows_as_published():
     assert gbt == pytest.approx(0.275, abs=0.05)
 
 
-def test_a_factor_that_takes_one_value_among_ten_rows_is_told_to_have_it():
+def test_a_factor_with_one_value_among_ten_rows_is_predicted_to_have_it():
     """Row 7 has the only other value. When it is no row to fit, it is wrong if it is tested."""
     codes, _ = perfect(0, 30)
     rare = np.arange(30)[:, None] == 7

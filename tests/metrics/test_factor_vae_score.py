@@ -117,7 +117,7 @@ def test_codes_are_active_from_the_threshold_on():
     assert active(codes, 0.0).tolist() == [True, True, False]
 
 
-def test_active_codes_are_told_and_deviate_by_a_twentieth_or_more():
+def test_active_codes_are_listed_and_deviate_by_a_twentieth_or_more():
     factors = factors_of()
     unit = noisy(factors) / noisy(factors).std(axis=0, ddof=1)
     table = table_of(np.column_stack([unit * [1, 0.051, 0.049], np.ones(len(factors))]), factors)
@@ -166,7 +166,7 @@ def test_a_single_factor_is_always_told():
 
 
 def test_a_table_without_two_rows_of_a_value_is_refused():
-    with pytest.raises(DataError, match="factor_vae_score: a factor must have two values or more"):
+    with pytest.raises(DataError, match="factor_vae_score: some factor must have two or more values"):
         score("factor_vae_score", np.eye(5), np.arange(5)[:, None])
 
 

@@ -110,7 +110,7 @@ def test_chunks_add_up(draw, count, members, monkeypatch):
 
 @pytest.mark.parametrize("factors", [np.zeros((5, 2), int), np.arange(5)[:, None], np.zeros((1, 1), int)])
 def test_a_table_that_shares_nothing_is_refused(factors):
-    with pytest.raises(DataError, match=f"two values or more.* none of {factors.shape[1]} does in {len(factors)} rows"):
+    with pytest.raises(DataError, match=f"two or more values.* none of {factors.shape[1]} does in {len(factors)} rows"):
         drawable(factors)
 
 
@@ -156,7 +156,7 @@ def test_groups_of_both_halves_of_a_tiny_grid_fix_one_factor_and_no_other(sizes)
 
 @pytest.mark.parametrize("sizes", [(2, 2), (2, 1, 2)])
 def test_a_grid_that_cannot_be_divided_is_refused(sizes):
-    with pytest.raises(DataError, match=f"{np.prod(sizes)} rows are too few to divide"):
+    with pytest.raises(DataError, match=f"{np.prod(sizes)} rows are too few to split"):
         divided(full_grid(sizes), np.random.default_rng(0))
 
 

@@ -58,3 +58,10 @@ def test_one_code_or_none_scores_zero():
 
 def test_two_codes_have_a_score():
     assert value(noisy(d=2)) == pytest.approx(by_rows(noisy(d=2)), abs=1e-12)
+
+
+def test_a_table_whose_score_is_known_by_hand():
+    """Rows (1, 1), (1, -1), (2, 0), (0, 2) and their negatives: both codes have the std sqrt(3 / 2); |z|_1 / |z|_2 is
+    sqrt 2 in half of the rows and 1 in the others, so the score is 1/2."""
+    half = np.array([[1.0, 1.0], [1.0, -1.0], [2.0, 0.0], [0.0, 2.0]])
+    assert value(np.concatenate([half, -half])) == pytest.approx(0.5, abs=1e-12)

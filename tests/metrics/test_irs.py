@@ -70,7 +70,7 @@ def test_ordered_factors_have_as_many_bins_as_asked_for(bins):
 @pytest.mark.parametrize("column", [2, -1])
 def test_an_ordered_factor_that_the_table_does_not_have_is_refused(column):
     factors = many_values()
-    with pytest.raises(DataError, match=rf"irs: ordered names factor {column}, but .* factors 0 to 1"):
+    with pytest.raises(DataError, match=rf"irs: ordered: factor {column} does not exist; .* factors 0 to 1"):
         score("irs", noisy(factors), factors, ordered=[column])
 
 

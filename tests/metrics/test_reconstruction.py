@@ -43,6 +43,6 @@ def test_single_precision_losses_are_summed_in_double():
     assert scored(losses)[0] == pytest.approx(float(np.float32(0.1)), rel=1e-12)
 
 
-def test_a_loss_that_is_no_number_is_an_error():
+def test_a_loss_that_is_not_a_number_is_an_error():
     with pytest.raises(DataError, match="reconstruction is nan"):
         scored(np.array([1.0, np.nan]))

@@ -60,7 +60,7 @@ def test_gap_is_between_the_two_best_codes_of_each_varied_factor():
     assert gap(predictability, np.zeros(3, bool)) == 0
 
 
-def test_one_value_to_learn_is_told_of_every_row():
+def test_one_value_to_learn_is_predicted_for_every_row():
     labels, code = np.array([2, 2, 2, 1]), np.arange(4.0)[:, None]
     assert accuracy(code, labels, np.array([0, 1]), np.array([2, 3]), 0) == 0.5
 

@@ -12,12 +12,12 @@ CODES, FACTORS = np.zeros((4, 2)), np.zeros((4, 3), int)
 @pytest.mark.parametrize(
     ("codes", "factors", "message"),
     [
-        (CODES[0], FACTORS, r"codes must have rows and columns, at least one of each, but its shape is \(2,\)"),
-        (CODES[:, :0], FACTORS, "codes must have rows"),
-        (CODES[:0], FACTORS[:0], "codes must have rows"),
-        (CODES, FACTORS[..., None], "factors must have rows"),
-        (CODES, FACTORS[:3], "equal rows, but have 4 and 3"),
-        (CODES, FACTORS * 1.0, "factors must be whole numbers, a label for each value, but are float64; cast labels"),
+        (CODES[0], FACTORS, r"codes must have at least one row and one column, but its shape is \(2,\)"),
+        (CODES[:, :0], FACTORS, "codes must have at least one row"),
+        (CODES[:0], FACTORS[:0], "codes must have at least one row"),
+        (CODES, FACTORS[..., None], "factors must have at least one row"),
+        (CODES, FACTORS[:3], "the same number of rows, but have 4 and 3"),
+        (CODES, FACTORS * 1.0, "factors must be whole numbers, one label per value, but are float64; cast labels"),
         (CODES.astype(str), FACTORS, "codes must be numbers"),
         (CODES * 1j, FACTORS, "codes must be numbers"),
         (np.array([[0, 1], [2, np.nan], [0, 0], [0, 0]]), FACTORS, "codes must be finite, but row 1, column 1 is nan"),
@@ -45,10 +45,10 @@ def test_factors_may_be_unknown():
     [
         (np.zeros((4, 3)), None, r"logvars must have the shape of codes, \(4, 2\), but have \(4, 3\)"),
         (np.full((4, 2), np.nan), None, "logvars must be finite, but row 0, column 0 is nan"),
-        (None, np.zeros((3, 8)), "codes and images must have equal rows, but have 4 and 3"),
+        (None, np.zeros((3, 8)), "codes and images must have the same number of rows, but have 4 and 3"),
     ],
 )
-def test_what_stands_beside_the_codes_is_checked_too(logvars, images, message):
+def test_what_is_beside_the_codes_is_checked_too(logvars, images, message):
     with pytest.raises(DataError, match=message):
         table_of(CODES, FACTORS, logvars, images)
 

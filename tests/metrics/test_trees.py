@@ -322,7 +322,7 @@ def test_the_reference_is_scikit_learn():
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("classes", [2, 6])
-def test_a_separable_code_is_told_without_error(engine, classes):
+def test_a_separable_code_is_predicted_without_error(engine, classes):
     """Test rows once went to the wrong leaves while rows to fit were right."""
     codes, factors = representation(360, (classes, 3), 0)
     train, test, labels, hidden = cut(codes, factors[:, 0], 240)
@@ -333,7 +333,7 @@ def test_a_separable_code_is_told_without_error(engine, classes):
 
 
 @pytest.mark.parametrize("engine", OURS)
-def test_a_row_is_told_the_same_whether_fitted_or_tested(engine):
+def test_a_row_is_predicted_the_same_whether_fitted_or_tested(engine):
     codes, factors = representation(200, (4, 4), 30, 0.3)
     told = prepared(codes, codes, engine)(factors[:, 1], 3)
     np.testing.assert_array_equal(told.train, told.test)
@@ -353,7 +353,7 @@ def test_labels_keep_their_names_and_may_have_gaps(engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_one_value_to_fit_is_told_of_all_rows(engine):
+def test_one_value_to_fit_is_predicted_for_all_rows(engine):
     told = prepared(np.eye(4), np.eye(4)[:3], engine)(np.full(4, 7), 0)
     assert told.importance.tolist() == [0] * 4
     assert told.train.tolist() == [7] * 4

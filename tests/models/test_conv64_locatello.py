@@ -47,7 +47,7 @@ def test_multiples_of_16_fit(side):
 def test_other_sizes_are_refused_with_a_way_out(act, size, nearest):
     message = (
         f"conv64_locatello needs a height and width that are multiples of 16, but these are {size[0]}x{size[1]}; "
-        f"the nearest size that fits is {nearest}; mlp takes any size"
+        f"the nearest supported size is {nearest}; mlp supports any size"
     )
     with pytest.raises(ValueError, match=message):
         MODEL.check((3, *size), Params(latents=2)) if act == "check" else built((3, *size))

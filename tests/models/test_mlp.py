@@ -19,7 +19,7 @@ def test_layers_have_the_asked_widths(depth):
     assert widths(model.decoder) == [(3, 11), *middle, (11, 70)]
 
 
-def test_an_activation_stands_between_layers_and_not_at_the_end():
+def test_activations_are_between_layers_and_not_at_the_end():
     model = MODEL.build((1, 4, 4), 1, Params(latents=2), torch.Generator())
     assert [type(layer).__name__ for layer in model.encoder] == ["Flatten", *["Linear", "ReLU"] * 2, "Linear"]
     assert [type(layer).__name__ for layer in model.decoder] == [*["Linear", "ReLU"] * 2, "Linear", "Unflatten"]

@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from disentune.recon import RECONS
 
 SHAPE = (2, 9, 12)
-EXAMPLES = {"radius": 3, "alpha": 20.0, "std": 0.3}
+EXAMPLES = {"radius": 3, "alpha": 20.0, "std": 0.3, "scale": 0.2}
 LAYOUTS = {
     "channels last": lambda x: x.contiguous(memory_format=torch.channels_last),
     "columns first": lambda x: x.transpose(2, 3).contiguous().transpose(2, 3),

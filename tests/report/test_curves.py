@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from disentune.report import canvas
-from disentune.report.curves import KIND
+from disentune.report.curves import KIND, MOST_LINES
 from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import read
 from disentune.spec.figures import Curves
@@ -13,7 +13,8 @@ from run_examples import STEPS, quick_trial
 
 @pytest.fixture
 def scores(scores_of_study):
-    return scores_of_study(seeds=2)
+    """One arm and data set: betas and latents are fully crossed with the two frameworks."""
+    return scores_of_study(seeds=3).only("arm == 'plain' and dataset.name == 'xysquares'")
 
 
 def scores_of(maker, mode="max", metric="mig"):
@@ -38,6 +39,10 @@ def means(figure):
     return {line.get_label(): (line.get_xdata().tolist(), line.get_ydata().tolist()) for line in lines}
 
 
+def legend(figure):
+    return [text.get_text().strip() for text in figure.legends[0].get_texts()]
+
+
 def band(figure, number=0):
     """The lowest and the highest of a band at each of its steps."""
     points = pd.DataFrame(figure.axes[0].collections[number].get_paths()[0].vertices, columns=["step", "value"])
@@ -52,11 +57,13 @@ def thin(figure):
 
 
 def test_line_and_band_are_mean_and_sd_of_the_trials_that_agree(scores):
-    figure, _ = drawn(scores, by="framework.name")
+    figure, caption = drawn(scores, by="framework.name")
+    assert legend(figure) == ["ada_gvae (n = 24)", "beta_vae (n = 24)"]
+    assert "that also differ in latents and beta, a full crossing" in caption.text
     rows = scores.results.rows
     for number, name in enumerate(["ada_gvae", "beta_vae"]):
         expected = rows[rows["framework.name"] == name].groupby("step")["mig"].agg(["mean", "std"])
-        steps, values = means(figure)[f"{name} (n = 64)"]
+        steps, values = means(figure)[name]
         assert steps == list(STEPS)
         assert values == pytest.approx(expected["mean"].tolist())
         found = band(figure, number)
@@ -64,14 +71,32 @@ def test_line_and_band_are_mean_and_sd_of_the_trials_that_agree(scores):
         assert found["max"].tolist() == pytest.approx((expected["mean"] + expected["std"]).tolist())
 
 
-def test_a_trial_that_stopped_early_counts_as_far_as_it_came(make_run):
+def test_a_mean_ends_where_the_first_of_its_trials_ends(make_run):
     maker = make_run()
     quick_trial(maker, course(0.1, 0.2, 0.3), seed=0)
     quick_trial(maker, course(0.3), seed=1)
     figure, caption = drawn(scores_of(maker))
-    assert means(figure)["(n = 2)"] == ([100, 200, 300], pytest.approx([0.2, 0.2, 0.3]))
-    assert "Trials that end before others of their line (1) count only as far as they came." in caption.text
-    assert band(figure).index.tolist() == [100]  # beyond it a single trial has no spread
+    assert means(figure)["mean"] == (
+        [100, 200, 300],
+        pytest.approx([0.2, np.nan, np.nan], nan_ok=True),
+    )
+    assert "1 trial ends before others of the same line: means stop there" in caption.text
+    thin = [line.get_ydata().tolist() for line in figure.axes[0].lines if line.get_linewidth() < 1]
+    assert [0.1, 0.2, 0.3] in thin  # the longer trial is seen to its end
+    assert len(figure.axes[0].collections) == 0  # two trials have no spread
+    quick_trial(maker, course(0.2, 0.4), seed=2)
+    (bar,) = drawn(scores_of(maker))[0].axes[0].collections  # all three share one step only
+    assert bar.get_segments()[0][:, 0].tolist() == [100, 100]
+
+
+def test_the_longer_trials_of_a_crowd_are_drawn_only_beyond_the_mean(make_run):
+    maker = make_run()
+    for seed in range(MOST_LINES + 1):
+        quick_trial(maker, course(0.1, 0.2, 0.3) if seed == 0 else course(0.1, 0.2), seed=seed)
+    figure, _ = drawn(scores_of(maker))
+    thin = [line.get_ydata() for line in figure.axes[0].lines if line.get_linewidth() < 1]
+    assert all(np.isnan(values[0]) for values in thin)
+    assert sum(np.isfinite(values[-1]) for values in thin) == 1
 
 
 def test_trials_that_reported_at_other_steps_do_not_make_the_mean_jump(make_run):
@@ -79,13 +104,13 @@ def test_trials_that_reported_at_other_steps_do_not_make_the_mean_jump(make_run)
     quick_trial(maker, course(0.0, 0.2, 0.4), seed=0)
     quick_trial(maker, [{"step": 100, "mig": 1.0}, {"step": 300, "mig": 1.0}], seed=1)
     # at 200 the second is between its rows, at 1.0: (0.2 + 1.0) / 2 and not 0.2
-    assert means(drawn(scores_of(maker))[0])["(n = 2)"] == ([100, 200, 300], pytest.approx([0.5, 0.6, 0.7]))
+    assert means(drawn(scores_of(maker))[0])["mean"] == ([100, 200, 300], pytest.approx([0.5, 0.6, 0.7]))
 
 
 def test_rows_without_a_number_are_no_points(make_run):
     maker = make_run()
     quick_trial(maker, course(0.1, float("nan"), float("inf"), 0.4))
-    assert means(drawn(scores_of(maker))[0])["(n = 1)"] == ([100, 400], [0.1, 0.4])
+    assert means(drawn(scores_of(maker))[0])["mean"] == ([100, 400], [0.1, 0.4])
 
 
 def test_single_trials_are_thin_lines_while_they_are_few(make_run):
@@ -101,19 +126,19 @@ def test_single_trials_are_thin_lines_while_they_are_few(make_run):
     assert "thin" not in caption.text
 
 
-def test_failed_and_diverged_trials_are_left_out_and_it_is_said(make_run):
+def test_failed_and_diverged_trials_are_left_out_and_it_is_reported(make_run):
     maker = make_run()
     quick_trial(maker, course(0.1, 0.2), seed=0)
     quick_trial(maker, course(9.0, 9.0), seed=1, status="diverged")
     figure, caption = drawn(scores_of(maker))
-    assert means(figure) == {"(n = 1)": ([100, 200], [0.1, 0.2])}
-    assert "Left out: trials that failed or diverged (1)." in caption.text
+    assert means(figure) == {"mean": ([100, 200], [0.1, 0.2])}
+    assert "Not shown: trials that failed or diverged (1)." in caption.text
 
 
 def test_many_steps_are_thinned_with_both_ends_kept(make_run):
     maker = make_run()
     quick_trial(maker, [{"step": i, "mig": i / 1000} for i in range(1, 1001)])
-    steps, values = means(drawn(scores_of(maker))[0])["(n = 1)"]
+    steps, values = means(drawn(scores_of(maker))[0])["mean"]
     assert (len(steps), steps[0], steps[-1]) == (400, 1, 1000)
     assert values == pytest.approx(np.array(steps) / 1000)
 
@@ -121,15 +146,25 @@ def test_many_steps_are_thinned_with_both_ends_kept(make_run):
 # ---- groups
 
 
-def test_lines_are_arms_and_the_names_that_vary_inside_them(scores):
-    found = means(drawn(scores)[0])
-    assert len(found) == 8
-    assert next(iter(found)) == "plain · xy_object · ada_gvae (n = 16)"
-    assert list(found)[-1] == "overlapping · xysquares · beta_vae (n = 16)"
+def test_every_line_is_for_replicates_with_panels_when_colours_run_out(scores):
+    figure, caption = drawn(scores)
+    rows = scores.results.rows
+    assert caption.title == "MIG during training, by framework.name · beta · latents"
+    found = {}
+    for axes in figure.axes:
+        panel = axes.get_title(loc="left")
+        found |= {(panel, line.get_label()): line.get_ydata().tolist() for line in axes.lines
+                  if not line.get_label().startswith("_")}  # fmt: skip
+    expected = rows.groupby(["framework.name", "framework.beta", "model.latents", "step"])["mig"].mean()
+    assert len(found) == 16
+    assert sorted(found.values()) == pytest.approx(np.array(sorted(expected.to_numpy().reshape(16, 3).tolist())))
 
 
-def test_eight_lines_are_told_apart(scores):
-    lines = [line for line in drawn(scores)[0].axes[0].lines if not line.get_label().startswith("_")]
+def test_eight_lines_are_distinguished(make_run):
+    maker = make_run()
+    for latents in range(2, 10):
+        quick_trial(maker, course(0.1, 0.2), model__latents=latents)
+    lines = [line for line in drawn(scores_of(maker))[0].axes[0].lines if not line.get_label().startswith("_")]
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 8
 
 
@@ -138,7 +173,7 @@ def test_a_number_that_alone_varies_divides_the_lines(make_run):
     for beta in (0.1, 0.01):
         quick_trial(maker, course(beta, 2 * beta), framework__beta=beta)
     found = means(drawn(scores_of(maker))[0])
-    assert found == {"beta 0.01 (n = 1)": ([100, 200], [0.01, 0.02]), "beta 0.1 (n = 1)": ([100, 200], [0.1, 0.2])}
+    assert found == {"0.01": ([100, 200], [0.01, 0.02]), "0.1": ([100, 200], [0.1, 0.2])}
 
 
 def test_of_many_groups_those_with_most_trials_are_shown_in_the_order_of_their_values(make_run):
@@ -147,27 +182,18 @@ def test_of_many_groups_those_with_most_trials_are_shown_in_the_order_of_their_v
         for seed in range({4: 1, 5: 1, 9: 3}.get(latents, 2)):
             quick_trial(maker, course(0.1, 0.2), model__latents=latents, seed=seed)
     figure, caption = drawn(scores_of(maker), by="model.latents")
-    assert list(means(figure)) == [f"latents {n} (n = {3 if n == 9 else 2})" for n in (2, 3, 6, 7, 8, 9, 10, 11)]
-    assert "Of 10 groups the 8 with most trials are shown." in caption.text
+    assert legend(figure) == [f"{n} (n = {3 if n == 9 else 2})" for n in (2, 3, 6, 7, 8, 9, 10, 11)]
+    assert "The 8 of 10 groups with the most trials are shown." in caption.text
 
 
 def test_trials_without_the_key_are_a_group(make_run):
     maker = make_run()
     quick_trial(maker, course(0.1, 0.2))
     quick_trial(maker, course(0.3, 0.4), recon__name="overlap", recon__radius=11, recon__alpha=9.0)
-    assert list(means(drawn(scores_of(maker), by="recon.radius")[0])) == ["radius 11 (n = 1)", "radius (none) (n = 1)"]
+    assert list(means(drawn(scores_of(maker), by="recon.radius")[0])) == ["11", "(none)"]
 
 
-def test_many_numbers_are_taken_in_ranges(make_run):
-    maker = make_run()
-    for i in range(40):
-        quick_trial(maker, course(0.1, 0.2), framework__beta=2.0**i)
-    figure, caption = drawn(scores_of(maker), by="framework.beta")
-    assert len(means(figure)) == 8
-    assert "in ranges" in caption.text
-
-
-def test_a_key_that_no_trial_has_is_said(scores):
+def test_a_key_that_no_trial_has_is_reported(scores):
     with pytest.raises(NothingToDraw, match=r"no trial has the key framework\.gamma"):
         drawn(scores, by="framework.gamma")
 
@@ -179,7 +205,6 @@ def test_axes_tell_the_number_and_which_direction_is_better(scores):
     axes = drawn(scores)[0].axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("training step", "MIG (higher is better)")
     assert drawn(scores, metric="loss")[0].axes[0].get_ylabel() == "loss (lower is better)"
-    assert drawn(scores)[1].title == "MIG during training"
 
 
 def test_the_legend_is_below_the_axes(scores):
@@ -187,8 +212,9 @@ def test_the_legend_is_below_the_axes(scores):
         figure = canvas.figure()
         KIND.draw(figure, scores, Curves())
         figure.draw_without_rendering()
-        assert figure.legends[0].get_window_extent().y1 <= figure.axes[0].get_window_extent().y0
-        assert len(figure.legends[0].get_texts()) == 8
+        lowest = min(axes.get_window_extent().y0 for axes in figure.axes)
+        assert figure.legends[0].get_window_extent().y1 <= lowest
+        assert len(figure.legends[0].get_texts()) >= 2
 
 
 @pytest.mark.parametrize(("losses", "scale"), [((99.0, 1.0), "log"), ((4.0, 1.0), "linear"), ((99.0, -1.0), "linear")])
@@ -210,14 +236,9 @@ def test_a_score_over_magnitudes_has_not(make_run):
 # ---- choices and odd runs
 
 
-def test_the_objective_and_the_loss_are_chosen(scores):
-    one_loss = scores.only("recon.name == 'mse'")
-    assert KIND.choose(one_loss) == [Curves(metric="mig"), Curves(metric="loss")]
-    assert KIND.choose(RunScores(scores.results, Objective(metric="loss", mode="min"))) == [Curves(metric="loss")]
-
-
-def test_losses_of_several_kinds_are_not_chosen_for_one_axis(scores):
-    assert KIND.choose(scores) == [Curves(metric="mig")]
+def test_the_loss_is_chosen_and_the_objective_where_the_summary_has_no_room(scores, scores_of_study):
+    assert KIND.choose(scores) == [Curves(metric="loss")]
+    assert KIND.choose(scores_of_study(seeds=3)) == [Curves(metric="mig")]  # several losses do not share an axis
 
 
 def test_one_step_is_no_curve_but_can_be_drawn(make_run):
@@ -236,4 +257,15 @@ def test_odd_names_are_drawn_as_they_are(make_run):
     for arm in ("a $x^$ <script>", "é β " + "long " * 20):
         quick_trial(maker, course(0.1, 0.2), arm, seed=len(arm))
     found = list(means(drawn(scores_of(maker))[0]))
-    assert found == ["a $x^$ <script> (n = 1)", "é β long long long long… (n = 1)"]
+    assert found == ["a $x^$ <script>", "é β long long…long long long"]
+
+
+def test_trials_of_a_random_search_have_no_mean(make_run):
+    maker, rng = make_run(), np.random.default_rng(0)
+    for _ in range(8):
+        quick_trial(maker, course(0.1, 0.2), framework__beta=rng.uniform(), training__learning_rate=rng.uniform() / 100)
+    figure, caption = drawn(scores_of(maker))
+    assert means(figure) == {}
+    assert len(thin(figure)) == 8
+    assert "they differ in beta and learning_rate, so no mean is drawn" in caption.text
+    assert KIND.choose(scores_of(maker)) == []

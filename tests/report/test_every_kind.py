@@ -1,6 +1,7 @@
 """What holds for every kind of figure of the catalogue."""
 
 import itertools
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -8,16 +9,18 @@ import pytest
 
 from conftest import RunMaker
 from disentune.learn.pictures import Pictures, to_bytes
+from disentune.learn.plane import SIDE, empty
 from disentune.report import canvas
 from disentune.report.kinds import KINDS
 from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import read
 from disentune.spec.figures import FIGURES
 from disentune.spec.settings import Objective
-from run_examples import course, quick_trial
+from run_examples import course, quick_trial, suggested
 
 pytestmark = pytest.mark.parametrize("name", KINDS)
 MIG = Objective(metric="mig", mode="max")
+BETAS, LATENTS = (1.0, 2.0, 4.0), (3, 6)
 NAN, INF = float("nan"), float("inf")
 WITHOUT = {
     "nothing": None,
@@ -28,8 +31,18 @@ WITHOUT = {
     "an infinite number": ("done", [INF, INF]),
 }
 """State and scores of trials that no figure can show."""
-REASONS = {"correlations": "needs two metrics, but the trials have none"}
+REASONS = {
+    "correlations": "needs two metrics, but the trials have none",
+    "capacity": "no trial has reported kl_per_factor with a capacity yet",
+}
 """What a kind says instead of the usual."""
+
+
+def codes(rng):
+    """Of a model of two latents."""
+    means = rng.normal(size=(4, 2)).astype(np.float32)
+    prior = np.full((SIDE, SIDE), 0.1, np.float16)
+    return replace(empty(), labels=np.arange(4), means=means, logvars=np.zeros_like(means), prior=prior)
 
 
 def seen(seed):
@@ -38,16 +51,23 @@ def seen(seed):
     return Pictures(
         originals=pixels[0], reconstructions=pixels[1], traversals=pixels, latents=np.arange(2),
         kl=np.ones(2, np.float32), spans=np.zeros((2, 2), np.float32),
-        distances={"x": np.zeros((5, 4, 4), np.float32)},
+        distances={"x": np.zeros((5, 4, 4), np.float32)}, unchanged=255 - pixels[0],
+        two_latents=pixels[:, :2], plane=codes(rng),
     )  # fmt: skip
+
+
+def spending(row):
+    """With the capacity of an annealed VAE, and what its factors have spent."""
+    nats = row["step"] / 500
+    details = {"kl_per_factor_values": [nats, nats**2 / 4], "kl_per_factor_names": ["x", "scale"]}
+    return {**row, "watch_capacity": 2 * nats, "kl_per_factor": nats, "details": details}
 
 
 def varied(maker, rows, status="done"):
     """Trials that differ in everything that a figure may divide them by, with pictures."""
     rng = np.random.default_rng(0)
     loss = {"plain": {}, "overlapping": {"recon__name": "overlap", "recon__radius": 3, "recon__alpha": 2.0}}
-    names, betas, latents = ("ada_gvae", "beta_vae"), (1.0, 2.0, 4.0), (3, 6)
-    for arm, framework, beta, count in itertools.product(loss, names, betas, latents):
+    for arm, framework, beta, count in itertools.product(loss, ("ada_gvae", "beta_vae"), BETAS, LATENTS):
         changes = {"framework__name": framework, "framework__beta": beta, "model__latents": count, **loss[arm]}
         trial_id = quick_trial(maker, rows(rng), arm, status, **changes)
         maker.run.trial(trial_id).write_pictures(1500, to_bytes(seen(count)))
@@ -67,9 +87,11 @@ def scores_of(tmp_path_factory):
     @cache
     def make(case):
         maker = RunMaker(tmp_path_factory.mktemp("varied") / "runs" / "demo" / "main")
-        maker.sweep(["plain", "overlapping"])
+        points = [{"framework.beta": beta, "model.latents": count} for beta in BETAS for count in LATENTS]
+        asha = {"name": "asha", "grace": 500}
+        suggested(maker, {"plain": points, "overlapping": points}, scheduler=asha)
         if case == "everything":
-            varied(maker, lambda rng: course(rng.uniform(0.1, 0.9), rng))
+            varied(maker, lambda rng: [spending(row) for row in course(rng.uniform(0.1, 0.9), rng)])
         elif WITHOUT[case]:
             status, values = WITHOUT[case]
             varied(maker, lambda rng: [{"step": 750 * (i + 1), "mig": mig} for i, mig in enumerate(values)], status)
@@ -84,6 +106,7 @@ def test_equal_rows_give_equal_files_and_the_caption_says_something(scores_of, n
     caption, png, svg = first
     assert caption.title
     assert caption.text
+    assert KINDS[name].question.endswith("?")
     assert png.startswith(b"\x89PNG")
     assert svg.startswith("<svg")
 

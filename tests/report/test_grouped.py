@@ -1,17 +1,17 @@
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 from matplotlib.patches import PathPatch
 
-from disentune.report import canvas, violins
+from disentune.report import canvas
 from disentune.report.grouped import KIND
 from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import read
-from disentune.spec.figures import Grouped, Violins
+from disentune.spec.figures import Grouped
 from disentune.spec.settings import Objective
 from run_examples import quick_trial
 
 MIG = Objective(metric="mig", mode="max")
-OVERLAP = {"recon__name": "overlap", "recon__radius": 3, "recon__alpha": 2.0}
 
 
 def last(score):
@@ -44,11 +44,15 @@ def lines_inside(axes, left, right):
 
 @pytest.fixture
 def scores(scores_of_study):
-    return scores_of_study()
+    """One data set: betas and latents are fully crossed with frameworks, inside each arm."""
+    return scores_of_study().only("dataset.name == 'xysquares'")
+
+
+BY_LOSS = Grouped(x="framework.name", by="recon.name")
 
 
 def test_boxes_are_quartiles_and_whiskers_reach_every_trial(scores):
-    axes, caption = drawn(scores, Grouped())
+    axes, caption = drawn(scores, BY_LOSS)
     frame = scores.scored("mig", ["framework.name", "recon.name"])
     groups = [group["value"] for _, group in frame.groupby(["framework.name", "recon.name"])]
     assert len(boxes(axes)) == len(groups) == 4
@@ -66,76 +70,48 @@ def test_boxes_are_quartiles_and_whiskers_reach_every_trial(scores):
 
 def test_whiskers_reach_a_trial_far_from_the_others(make_run):
     maker = make_run()
-    for seed, value in enumerate([0.1, 0.11, 0.12, 0.13, 0.9]):
+    for seed, value in enumerate([0.1, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.9]):
         quick_trial(maker, last(value), seed=seed)
     axes, _ = drawn(RunScores(read(maker.run), MIG), Grouped())
     assert lines_inside(axes, -1, 1).max() == 0.9
 
 
 def test_frameworks_are_places_and_losses_stand_side_by_side(scores):
-    axes, caption = drawn(scores, Grouped())
+    axes, caption = drawn(scores, BY_LOSS)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["ada_gvae", "beta_vae"]
     assert [text.get_text() for text in axes.figure.legends[0].get_texts()] == ["mse", "overlap"]
-    assert [text.get_text() for text in axes.texts] == ["48"] * 4 + ["n"]
-    assert caption.title == "MIG by framework and recon"
-    assert axes.get_xlabel() == "framework"
+    assert [text.get_text() for text in axes.texts] == ["24"] * 4 + ["n"]
+    assert caption.title == "MIG by framework.name and recon.name"
+    assert axes.get_xlabel() == "framework.name"
     assert axes.get_ylabel() == "MIG (higher is better)"
-    assert "differ in dataset, latents, beta and seed" in caption.text
+    assert "averages over latents, beta and seed" in caption.text
 
 
-def test_fewer_than_three_trials_are_dots_only(make_run):
+def test_fewer_than_eight_trials_are_dots_with_a_line_at_their_mean(make_run):
     maker = make_run()
-    for seed, (arm, value) in enumerate([("a", 0.1), ("a", 0.2), ("b", 0.1), ("b", 0.2), ("b", 0.4)]):
-        quick_trial(maker, last(value), arm, seed=seed)
+    for arm, values in (("a", [0.1, 0.2]), ("b", [0.1 * i for i in range(8)])):
+        for seed, value in enumerate(values):
+            quick_trial(maker, last(value), arm, seed=seed, model__latents=2 + len(values))
     axes, caption = drawn(RunScores(read(maker.run), MIG), Grouped())
-    assert [len(line.get_ydata()) for line in dots(axes)] == [2, 3]
+    assert [len(line.get_ydata()) for line in dots(axes)] == [2, 8]
     assert [round((left + right) / 2) for left, right, *_ in boxes(axes)] == [1]
-    assert "Fewer than three trials are dots only." in caption.text
+    (line,) = [one.get_segments()[0] for one in axes.collections if isinstance(one, LineCollection)]
+    assert line[:, 1] == pytest.approx([0.15, 0.15])
+    assert "Lines are means of groups with fewer than 8 trials." in caption.text
 
 
 def test_one_trial_is_a_dot_and_equal_ones_a_flat_box(make_run):
     maker = make_run()
     quick_trial(maker, last(0.3))
     scores = RunScores(read(maker.run), MIG)
-    axes, caption = drawn(scores, Grouped())
+    axes, caption = drawn(scores, BY_LOSS)
     assert [line.get_ydata().tolist() for line in dots(axes)] == [[0.3]]
     assert "Boxes" not in caption.text
     assert KIND.choose(scores) == []
-    for seed in (1, 2):
+    for seed in range(1, 8):
         quick_trial(maker, last(0.3), seed=seed)
     axes, _ = drawn(RunScores(read(maker.run), MIG), Grouped())
     assert boxes(axes)[0][2:] == (0.3, 0.3)
-
-
-def test_chosen_by_loss_unless_the_violins_show_the_same_groups(scores, make_run):
-    assert KIND.choose(scores) == [Grouped(x="framework.name", by="recon.name")]
-    maker = make_run("arms")
-    for arm, loss in {"plain": {}, "rescued": OVERLAP}.items():
-        for framework in ("ada_gvae", "beta_vae"):
-            for seed in range(3):
-                quick_trial(maker, last(0.1 * seed), arm, framework__name=framework, seed=seed, **loss)
-    arms = RunScores(read(maker.run), MIG)
-    assert violins.KIND.choose(arms) == [Violins(x="arm", split="framework.name")]
-    assert KIND.choose(arms) == []  # an arm is a loss there
-    assert KIND.choose(arms.only("seed < 2")) == [Grouped(x="framework.name", by="recon.name")]  # too few for violins
-
-
-def test_not_chosen_when_one_name_varies_or_one_decides_the_other(make_run):
-    maker = make_run()
-    for seed in range(4):
-        framework = ("ada_gvae", "beta_vae")[seed % 2]
-        quick_trial(maker, last(0.1), framework, framework__name=framework, seed=seed)
-    assert KIND.choose(RunScores(read(maker.run), MIG)) == []
-
-
-def test_another_name_stands_beside_where_losses_do_not_vary(scores):
-    plain = scores.only("recon.name == 'mse'")
-    _, caption = drawn(plain, Grouped())
-    assert caption.title == "MIG by framework and dataset"
-    _, caption = drawn(plain, Grouped(x="dataset.name"))
-    assert caption.title == "MIG by dataset and framework"
-    _, caption = drawn(scores, Grouped(by="framework.name"))
-    assert caption.title == "MIG by arm and framework"
 
 
 def test_numbers_and_truth_values_can_be_groups(scores, make_run):
@@ -163,5 +139,22 @@ def test_a_wide_figure_shows_the_most_populated_groups(make_run):
     axes, caption = drawn(RunScores(read(maker.run), MIG), Grouped(x="arm", by="seed"))
     assert len(dots(axes)) == 42
     assert axes.figure.get_size_inches()[0] == pytest.approx(1 + 0.28 * 42)
-    assert "Of 30 values of arm, the 6 with" in caption.text
-    assert "Of 9 values of seed, the 7 with" in caption.text
+    assert "The 6 of 30 values of arm with" in caption.text
+    assert "The 7 of 9 values of seed with" in caption.text
+
+
+def test_arms_are_never_pooled_also_where_the_sweep_names_other_keys(make_run):
+    """The quick start: at spacing 4 there are an adversarial and a rescued arm, which a mean would mix."""
+    maker = make_run()
+    loss = {"recon__name": "overlap", "recon__radius": 3, "recon__alpha": 2.0}
+    for arm, spacing, change, score in (("near", 1, {}, 0.7), ("far", 4, {}, 0.02), ("rescued", 4, loss, 0.44)):
+        for seed in range(3):
+            quick_trial(maker, last(score + 0.01 * seed), arm, dataset__spacing=spacing, seed=seed, **change)
+    axes, caption = drawn(RunScores(read(maker.run), MIG), Grouped(x="dataset.spacing"))
+    assert caption.title == "MIG by spacing and arm"
+    lines = [one.get_segments()[0] for one in axes.collections if isinstance(one, LineCollection)]
+    assert sorted(line[0, 1] for line in lines) == pytest.approx([0.03, 0.45, 0.71])
+
+
+def test_nothing_is_chosen_because_the_summary_shows_every_group(scores):
+    assert KIND.choose(scores) == []

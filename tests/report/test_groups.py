@@ -3,26 +3,26 @@ import pandas as pd
 import pytest
 
 from disentune.report import canvas
+from disentune.report.design import Layout
 from disentune.report.groups import (
-    MISSING,
     Shown,
-    alike,
     along,
     back,
+    budgets,
+    combined,
     counted,
-    crossed,
-    filled,
+    draw_dots,
     grouped,
-    inside,
     label,
     legend,
+    mixture,
     name_axis,
     number_axis,
     numbers_of,
     shown,
     spread,
-    swept,
     table,
+    whole,
     widen,
 )
 from disentune.report.scores import NothingToDraw, RunScores
@@ -56,7 +56,7 @@ def tick_labels(axes):
 def test_a_key_that_no_trial_has_is_named_with_the_nearest_one(scores):
     with pytest.raises(NothingToDraw, match=r"no trial has the key datset\.name\. Did you mean 'dataset\.name'\?"):
         table(scores, None, ["arm", None, "datset.name"])
-    assert list(table(scores, None, ["arm", None, "seed"]).columns) == ["trial_id", "arm", "seed", "value"]
+    assert list(table(scores, None, ["arm", None, "seed"]).columns) == ["trial_id", "arm", "seed", "cut", "value"]
 
 
 def test_that_nothing_was_scored_comes_before_an_unknown_key(make_run):
@@ -64,39 +64,12 @@ def test_that_nothing_was_scored_comes_before_an_unknown_key(make_run):
         table(RunScores(read(make_run().run), MIG), None, ["dataset.name"])
 
 
-def test_a_key_that_another_one_decides_is_not_crossed_with_it():
-    frame = pd.DataFrame({"arm": ["a", "a", "b"], "loss": ["x", "x", "y"], "beta": [1, 2, 1], "radius": [None, 3, 4]})
-    assert not crossed(frame, "loss", "arm")
-    assert crossed(frame, "beta", "arm")
-    assert crossed(frame, "radius", "arm")  # to have none is a value too
-    assert not crossed(frame, "beta", "absent")
-
-
-def test_keys_are_alike_when_they_make_the_same_groups():
-    frame = pd.DataFrame({"a": [1, 1, 2, 2], "b": ["x", "x", "y", "y"], "c": [1, 2, 1, 2], "d": [None, None, "z", "z"]})
-    assert alike(frame, ["a", "c"], ["c", "b"])
-    assert alike(frame, ["a"], ["d"])
-    assert not alike(frame, ["a"], ["c"])
-    assert not alike(frame, ["a"], ["a", "c"])
-    assert not alike(frame, ["a", "c"], ["a"])
-
-
-def test_a_default_that_each_plug_in_has_is_not_swept():
-    frame = pd.DataFrame({"dataset.name": ["a", "a", "b"], "dataset.size": [1, 1, 2], "dataset.spacing": [1, 2, 2]})
-    assert not swept(frame, "dataset.size")
-    assert swept(frame, "dataset.spacing")
-    assert swept(frame, "dataset.name")
-    assert swept(frame.drop(columns="dataset.name"), "dataset.size")
-    assert not swept(frame[:2], "dataset.size")
-
-
-def test_missing_values_are_a_word_and_no_number():
+def test_missing_values_are_no_number():
     column = pd.Series([1, None, 3], dtype="Int64")
-    assert filled(column).tolist() == [1, MISSING, 3]
     assert numbers_of(column).tolist() == pytest.approx([1, np.nan, 3], nan_ok=True)
 
 
-def test_truth_values_words_and_infinity_are_no_numbers():
+def test_truth_values_words_and_infinity_are_not_numbers():
     assert numbers_of(pd.Series([True, False])).isna().all()
     found = numbers_of(pd.Series(["a", "2", np.inf, True, 4.5], dtype=object))
     assert found.tolist() == pytest.approx([np.nan, 2, np.nan, np.nan, 4.5], nan_ok=True)
@@ -107,44 +80,40 @@ def test_truth_values_words_and_infinity_are_no_numbers():
 
 def test_the_most_populated_values_are_shown_in_their_order(scores):
     column = pd.Series(["d", "d", "c", "b", "b", "b", "a"])
-    found = shown(scores, "dataset.name", column, 2)
+    found = shown(scores, ["dataset.name"], column, 2)
     assert found.values == ["b", "d"]
-    assert found.note == "Of 4 values of dataset, the 2 with the most trials are shown."
-    assert shown(scores, "dataset.name", column, 3).values == ["a", "b", "d"]  # of equals the first in order
-    assert shown(scores, "dataset.name", column, 4).note == ""
-    assert shown(scores, None, column, 4).values == [""]
+    assert found.note == "The 2 of 4 values of dataset.name with the most trials are shown."
+    assert shown(scores, ["dataset.name"], column, 3).values == ["a", "b", "d"]  # of equals the first in order
+    assert shown(scores, ["dataset.name"], column, 4).note == ""
+    assert shown(scores, [], column, 4).values == [""]
 
 
 def test_labels_are_short_in_one_line_and_distinct():
     long = "the same beginning and the same end of it all"
     assert label(long) == "the same begi… end of it all"
     assert len(label(long)) == len("x" * 28) == len(label("x" * 28))
-    labels = Shown("arm", ["two\nlines\tand  more", "", True, 0.001, 3, "$x$"], 6).labels
+    labels = Shown(("arm",), ["two\nlines\tand  more", "", True, 0.001, 3, "$x$"], 6).labels
     assert labels == ["two lines and more", '""', "true", "0.001", "3", "$x$"]
-    assert Shown("arm", ["a b", "a\nb", "a\tb"], 3).labels == ["a b", "a b (2)", "a b (3)"]
+    assert Shown(("arm",), ["a b", "a\nb", "a\tb"], 3).labels == ["a b", "a b (2)", "a b (3)"]
 
 
 def test_groups_have_the_values_of_their_trials(scores):
-    groups = grouped(scores, None, "dataset.name", "framework.name")
+    groups = grouped(scores, None, Layout("dataset.name", ("framework.name",)))
     frame = scores.scored(None, ["dataset.name", "framework.name"])
     assert (groups.places.values, groups.series.values) == (["xy_object", "xysquares"], ["ada_gvae", "beta_vae"])
-    for place, series, numbers in groups:
+    for place, series, trials in groups:
         dataset, framework = groups.places.values[place], groups.series.values[series]
         expected = [row.value for row in frame.set_axis(["id", "dataset", "framework", "value"], axis=1).itertuples()
                     if (row.dataset, row.framework) == (dataset, framework)]  # fmt: skip
-        assert numbers.tolist() == expected
+        assert trials["value"].tolist() == expected
     assert groups.sizes == [16] * 4
 
 
 def test_groups_that_stand_side_by_side_share_a_place_and_do_not_meet(scores):
-    groups = grouped(scores, None, "dataset.name", "framework.name")
+    groups = grouped(scores, None, Layout("dataset.name", ("framework.name",)))
     assert [groups.centre(1, series) for series in (0, 1)] == pytest.approx([0.8, 1.2])
     assert groups.width == pytest.approx(0.4)
-    assert grouped(scores, None, "arm", None).centre(1, 0) == 1
-
-
-def test_a_key_divides_once_even_if_named_twice(scores):
-    assert grouped(scores, None, "arm", "arm").series.key is None
+    assert grouped(scores, None, Layout("arm")).centre(1, 0) == 1
 
 
 def test_many_values_are_cut_so_that_groups_stay_legible(make_run):
@@ -152,7 +121,7 @@ def test_many_values_are_cut_so_that_groups_stay_legible(make_run):
     for i in range(20):
         for seed in range(10):
             quick_trial(maker, last(0.1), arm=f"arm{i:02}", seed=seed, model__latents=1 + i)
-    groups = grouped(RunScores(read(maker.run), MIG), None, "arm", "seed")
+    groups = grouped(RunScores(read(maker.run), MIG), None, Layout("arm", ("seed",)))
     assert len(groups.series.values) == 7
     assert len(groups.places.values) == 6  # 6 x 7 <= 48
     assert len(groups.trials) == 42
@@ -163,19 +132,19 @@ def test_numbers_stand_before_what_has_none(make_run):
     for i in range(4):
         changes = {"recon__name": "overlap", "recon__radius": 3 + i, "recon__alpha": 2.0} if i < 2 else {}
         quick_trial(maker, last(0.1 * i), seed=i, **changes)
-    groups = grouped(RunScores(read(maker.run), MIG), None, "recon.radius", None)
+    groups = grouped(RunScores(read(maker.run), MIG), None, Layout("recon.radius"))
     assert groups.places.labels == ["3", "4", "(none)"]
-    assert [len(numbers) for _, _, numbers in groups] == [1, 1, 2]
+    assert [len(trials) for _, _, trials in groups] == [1, 1, 2]
 
 
 # ---- axes
 
 
 def test_names_are_tilted_only_where_they_would_meet(scores):
-    groups = grouped(scores, None, "dataset.name", None)
+    groups = grouped(scores, None, Layout("dataset.name"))
     for width, rotation in ((7.0, 0), (2.0, 30)):
         axes = axes_of(width)
-        name_axis(axes, groups, [(0, 16), (1, 16)])
+        name_axis(axes, groups, [(0, 16), (1, 16)], width - 1)
         assert {tick.get_rotation() for tick in axes.get_xticklabels()} == {rotation}
         assert tick_labels(axes) == ["xy_object", "xysquares"]
         # "xysquares" at 30 degrees is half as high as it is long
@@ -184,23 +153,24 @@ def test_names_are_tilted_only_where_they_would_meet(scores):
 
 def test_counts_stand_below_their_positions(scores):
     axes = axes_of()
-    name_axis(axes, grouped(scores, None, "dataset.name", None), [(-0.2, 5), (1.2, 7)])
+    name_axis(axes, grouped(scores, None, Layout("dataset.name")), [(-0.2, 5), (1.2, 7)], 6)
     assert [(text.get_position()[0], text.get_text()) for text in axes.texts] == [(-0.2, "5"), (1.2, "7"), (-0.01, "n")]
 
 
 def test_many_groups_get_a_wider_figure(scores):
     figure = canvas.figure()
-    widen(figure, grouped(scores, None, "dataset.name", None))
+    widen(figure, grouped(scores, None, Layout("dataset.name")))
     assert figure.get_size_inches().tolist() == [7.0, 4.2]
-    groups = grouped(scores, None, "dataset.name", None)
-    many = type(groups)(groups.trials, Shown("arm", list(range(12)), 12), Shown("seed", list(range(4)), 4))
+    groups = grouped(scores, None, Layout("dataset.name"))
+    many = type(groups)(groups.trials, Shown(("arm",), list(range(12)), 12), Shown(("seed",), list(range(4)), 4))
     widen(figure, many)
     assert figure.get_size_inches().tolist() == pytest.approx([1 + 0.28 * 48, 4.2])
 
 
 @pytest.mark.parametrize(
     ("places", "scale"),
-    [([1, 2, 4], "linear"), ([0.001, 1], "log"), ([0, 0.001, 1], "symlog"), ([0, 1], "linear"), ([-1, 0, 9], "linear"),
+    [([1, 2, 3], "linear"), ([1, 4, 16], "log"),
+     ([0.001, 1], "log"), ([0, 0.001, 1], "symlog"), ([0, 1], "linear"), ([-1, 0, 9], "linear"),
      ([5], "linear"), ([0], "linear")],
 )  # fmt: skip
 def test_numbers_over_magnitudes_stand_on_a_logarithmic_axis_also_with_0(places, scale):
@@ -239,18 +209,18 @@ def test_dots_are_spread_evenly_and_the_same_each_time():
 
 def test_the_legend_has_every_series_also_hidden_names_and_their_counts():
     figure = canvas.figure()
-    legend(figure, Shown("arm", ["_a", "b"], 2), pd.Series(["b", "_a", "b"]))
+    legend(figure, Shown(("arm",), ["_a", "b"], 2), pd.Series(["b", "_a", "b"]))
     (found,) = figure.legends
     assert [text.get_text() for text in found.get_texts()] == [" _a (n = 1)", "b (n = 2)"]
     assert found.get_title().get_text() == "arm"
     empty = canvas.figure()
-    legend(empty, Shown(None, [""], 1))
+    legend(empty, Shown((), [""], 1))
     assert empty.legends == []
 
 
 def test_a_legend_of_several_rows_takes_no_height_from_the_axes():
     figure = canvas.figure()
-    legend(figure, Shown("arm", [f"{i} {'x' * 40}" for i in range(7)], 7))
+    legend(figure, Shown(("arm",), [f"{i} {'x' * 40}" for i in range(7)], 7))
     assert figure.get_size_inches()[1] == pytest.approx(4.2 + 3 * 0.18)  # two beside each other: four rows
 
 
@@ -265,9 +235,41 @@ def test_a_caption_says_how_many_trials_are_drawn_and_at_which_step(scores):
     assert "at its best step" in counted(best, frame)
 
 
-def test_a_caption_says_what_trials_of_a_group_differ_in(scores):
-    frame = scores.scored(None, ["framework.name", "recon.name", "dataset.name", "framework.beta", "model.latents"])
-    keys = list(frame.columns.drop(["trial_id", "value"]))
-    assert inside(scores, frame, keys) == "Trials of one group differ in seed."
-    assert inside(scores, frame, keys[:2]) == "Trials of one group differ in dataset, latents, beta and seed."
-    assert inside(scores, frame, ["trial_id"]) == ""
+def test_a_caption_says_what_trials_of_a_group_differ_in():
+    frame = pd.DataFrame({"arm": ["a", "a", "b"], "framework.beta": [1, 1, 2]})
+    assert mixture(Layout("arm"), frame) == "Trials of one group differ only by seed."
+    assert mixture(Layout("arm"), frame[1:]) == ""
+    assert "averages over latents, beta and seed: a full crossing" in mixture(
+        Layout("arm", averaged=("model.latents", "framework.beta")), frame
+    )
+    assert "also differ in latents, so no mean" in mixture(Layout("arm", mixed=("model.latents",)), frame)
+
+
+def test_trials_that_had_less_training_are_hollow_and_in_no_mean():
+    trials = pd.DataFrame({"value": [0.1, 0.2, 0.9], "cut": [False, False, True]})
+    axes = axes_of()
+    draw_dots(axes, np.arange(3.0), trials, "red")
+    full, hollow = axes.lines
+    assert (full.get_ydata().tolist(), hollow.get_ydata().tolist()) == ([0.1, 0.2], [0.9])
+    assert (full.get_markerfacecolor(), hollow.get_markerfacecolor()) == ("red", "none")
+    assert whole(trials)["value"].tolist() == [0.1, 0.2]
+    assert whole(trials[2:])["value"].tolist() == [0.9]  # where none ended, all count
+    assert "1 trials that were stopped early" in budgets(trials)
+    assert budgets(trials[:2]) == ""
+
+
+def test_several_keys_are_one_series_with_numbers_told_by_their_key(scores):
+    frame = pd.DataFrame({"framework.name": ["b", "a", "a"], "framework.beta": [0.1, 10.0, 2.0]})
+    column = combined(frame, ["framework.name", "framework.beta"])
+    found = shown(scores, ["framework.name", "framework.beta"], column, 7)
+    assert found.labels == ["a · beta 2", "a · beta 10", "b · beta 0.1"]
+    assert found.title == "framework.name · beta"
+
+
+def test_geometric_grids_are_logarithmic():
+    assert canvas.wants_log([1, 4, 16])
+    assert canvas.wants_log([1e-4, 1e-1])
+    assert not canvas.wants_log([1, 2, 3])
+    assert not canvas.wants_log([1, 4])
+    assert not canvas.wants_log([10, 11, 12.1])  # grows by a tenth: a line says as much
+    assert not canvas.wants_log([-1, 1, 100])

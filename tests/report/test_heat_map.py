@@ -4,7 +4,6 @@ from matplotlib.collections import QuadMesh
 from matplotlib.patches import Rectangle
 
 from disentune.report import canvas
-from disentune.report.groups import swept_keys
 from disentune.report.heat_map import KIND
 from disentune.report.places import brief, in_words, lightness, places
 from disentune.report.scores import NothingToDraw, RunScores
@@ -17,6 +16,12 @@ from run_examples import quick_trial
 @pytest.fixture
 def scores(scores_of_study):
     return scores_of_study(seeds=2)
+
+
+@pytest.fixture
+def part(scores):
+    """One arm, framework and number of latents."""
+    return scores.only("arm == 'plain' and framework.name == 'ada_gvae' and model.latents == 9")
 
 
 def scores_of(maker, mode="max"):
@@ -46,7 +51,8 @@ def ticks(axis):
 # ---- cells
 
 
-def test_a_cell_is_the_mean_of_its_trials(scores):
+def test_a_cell_is_the_mean_of_its_trials(part):
+    scores = part
     figure, _, cells = drawn(scores, x="framework.beta", y="dataset.name")
     axes = figure.axes[0]
     assert ticks(axes.xaxis) == ["0.0001", "0.001", "0.01", "0.1"]
@@ -68,10 +74,10 @@ def test_a_cell_with_several_trials_tells_their_sd_and_number(make_run):
     assert "standard deviation" in caption.text
 
 
-def test_a_cell_with_one_trial_has_its_value_alone(make_run):
+def test_a_cell_with_one_trial_has_no_deviation(make_run):
     grid = [{"framework__beta": beta, "model__latents": latents} for beta in (1.0, 2.0) for latents in (3, 4)]
     figure, caption, _ = drawn(trials(make_run(), grid, [0.1, 0.2, 0.3, 0.4]))
-    assert sorted(text.get_text() for text in figure.axes[0].texts) == ["0.100", "0.200", "0.300", "0.400"]
+    assert sorted(text.get_text() for text in figure.axes[0].texts) == [f"0.{i}00\nn 1" for i in range(1, 5)]
     assert "standard deviation" not in caption.text
 
 
@@ -97,9 +103,9 @@ def test_the_colour_bar_tells_the_number_and_which_direction_is_better(make_run)
 def test_text_is_dark_on_light_cells_and_light_on_dark_ones(make_run):
     grid = [{"framework__beta": beta, "model__latents": latents} for beta in (1.0, 2.0) for latents in (3, 4)]
     figure, _, _ = drawn(trials(make_run(), grid, [0.0, 0.1, 0.9, 1.0]))
-    assert {t.get_text(): t.get_color() for t in figure.axes[0].texts if t.get_text() in ("0.00", "1.00")} == {
-        "0.00": "white",
-        "1.00": "black",
+    assert {t.get_text(): t.get_color() for t in figure.axes[0].texts if t.get_text()[:4] in ("0.00", "1.00")} == {
+        "0.00\nn 1": "white",
+        "1.00\nn 1": "black",
     }
     assert lightness((0, 1, 0)) > lightness((1, 0, 0)) > lightness((0, 0, 1))
 
@@ -108,51 +114,49 @@ def test_text_is_dark_on_light_cells_and_light_on_dark_ones(make_run):
 
 
 def test_the_two_numbers_with_most_values_are_chosen(scores):
-    assert KIND.choose(scores) == [HeatMap(x="framework.beta", y="model.latents")]
+    assert KIND.choose(scores) == []  # arms, data sets and frameworks would need 8 panels
+    scores = scores.only("dataset.name == 'xysquares' and arm == 'plain'")
+    assert KIND.choose(scores) == []  # 8 cells are few
     figure, caption, _ = drawn(scores)
     assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("beta", "latents")
     assert not figure.axes[0].yaxis_inverted()
-    assert caption.title == "MIG by beta and latents"
+    assert caption.title == "MIG by beta and latents, framework.name in panels"
+    assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["ada_gvae (n = 16)", "beta_vae (n = 16)"]
 
 
-@pytest.mark.parametrize(("asked", "labels"), [({"x": "dataset.name"}, ("dataset", "beta")),
-                                               ({"y": "dataset.name"}, ("beta", "dataset")),
+@pytest.mark.parametrize(("asked", "labels"), [({"x": "dataset.name"}, ("dataset.name", "beta")),
+                                               ({"y": "dataset.name"}, ("beta", "dataset.name")),
                                                ({"y": "framework.beta"}, ("latents", "beta"))])  # fmt: skip
 def test_a_key_that_is_not_named_is_chosen(scores, asked, labels):
-    axes = drawn(scores, **asked)[0].axes[0]
+    axes = drawn(scores.only("arm == 'plain' and framework.name == 'ada_gvae'"), **asked)[0].axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel()) == labels
 
 
-def test_parameters_that_a_plugin_fixes_are_told_by_its_name(scores):
-    frame = scores.scored(None, scores.varying)
+def test_parameters_that_a_plugin_fixes_are_shown_by_its_name(scores):
     assert "dataset.square_size" in scores.varying
-    assert swept_keys(scores, frame) == [
-        "dataset.name",
-        "model.latents",
-        "framework.name",
-        "framework.beta",
-        "recon.name",
-    ]
+    assert scores.design.keys == ("arm", "dataset.name", "model.latents", "framework.name", "framework.beta")
+    assert scores.design.by_arm == ("recon.name",)
 
 
 def test_a_parameter_that_a_plugin_has_twice_is_swept(make_run):
     points = [("beta_vae", 1.0), ("beta_vae", 2.0), ("ada_gvae", 1.0)]
     scores = trials(make_run(), [{"framework__name": name, "framework__beta": beta} for name, beta in points], range(3))
-    assert swept_keys(scores, scores.scored(None, scores.varying)) == ["framework.name", "framework.beta"]
+    assert scores.design.keys == ("framework.name", "framework.beta")
 
 
 def test_keys_that_change_together_are_not_chosen(make_run):
     grid = [{"framework__beta": float(i), "model__latents": i + 1, "seed": seed} for i in range(3) for seed in range(2)]
     scores = trials(make_run(), grid, np.arange(6) / 10)
     assert KIND.choose(scores) == []
-    assert np.isnan(drawn(scores)[2]).sum() == 6  # but drawn when asked for: a diagonal
+    asked = {"x": "framework.beta", "y": "model.latents"}
+    assert np.isnan(drawn(scores, **asked)[2]).sum() == 6  # but drawn when asked for: a diagonal
 
 
 def test_the_first_pair_that_is_crossed_is_chosen(make_run):
     grid = [{"framework__beta": float(i), "model__latents": i + 1, "training__batch_size": size}
-            for i in range(3) for size in (8, 16)]  # fmt: skip
-    scores = trials(make_run(), grid, np.arange(6) / 10)
-    assert KIND.choose(scores)[0].y == "training.batch_size"
+            for i in range(3) for size in (8, 16, 32)]  # fmt: skip
+    scores = trials(make_run(), grid, np.arange(9) / 10)
+    assert "training.batch_size" in (KIND.choose(scores)[0].x, KIND.choose(scores)[0].y)
 
 
 def test_the_seed_is_drawn_only_when_named(make_run):
@@ -172,7 +176,7 @@ def test_the_seed_is_drawn_only_when_named(make_run):
     ({"x": "framework.beta", "y": "framework.beta"}, "both framework.beta"),
     ({"metric": "udr"}, "no trial has reported udr"),
 ])  # fmt: skip
-def test_what_cannot_be_drawn_is_said(scores, asked, reason):
+def test_what_cannot_be_drawn_is_reported(scores, asked, reason):
     with pytest.raises(NothingToDraw, match=reason):
         drawn(scores, **asked)
 
@@ -200,10 +204,10 @@ def test_many_numbers_are_taken_in_ranges_of_equal_counts(make_run):
     # five a range: the first holds 0..4, of which 0, 2, 4 have 9 latents
     assert cells[:, 0].tolist() == [2, 2]
     assert ticks(figure.axes[0].xaxis)[0] == "1 to 16"
-    assert "The 40 values of beta are taken in ranges" in caption.text
+    assert "The 40 values of beta are binned" in caption.text
 
 
-def test_of_many_names_the_most_frequent_are_shown_and_it_is_said(make_run):
+def test_of_many_names_the_most_frequent_are_shown_and_it_is_reported(make_run):
     metrics = ["mig", "sap", "dci", "irs"]
     names = [[a, b] if a != b else [a] for a in metrics for b in metrics] + [["mcc"], ["mcc", "mig"]]
     grid = [{"evaluation__metrics": name, "model__latents": latents, "seed": seed}
@@ -212,7 +216,7 @@ def test_of_many_names_the_most_frequent_are_shown_and_it_is_said(make_run):
                                    y="evaluation.metrics")  # fmt: skip
     assert cells.shape == (16, 2)
     assert "mig, sap" not in ticks(figure.axes[0].yaxis)
-    assert "Of the 18 values of metrics the 16 with most trials are shown." in caption.text
+    assert "The 16 of 18 values of metrics with the most trials are shown." in caption.text
     assert "64 trials in all" in caption.text
 
 
@@ -238,7 +242,7 @@ def test_labels_are_short():
     assert (brief(0.0001), brief(529.0), brief(9), brief(True)) == ("0.0001", "529", "9", "True")
 
 
-def test_keys_that_read_alike_are_told_with_their_section():
+def test_keys_with_equal_short_names_are_shown_with_their_section():
     assert in_words(["model.width", "dataset.width", "framework.beta"]) == [
         "model.width",
         "dataset.width",
@@ -266,5 +270,37 @@ def test_equal_scores_have_a_colour_bar(make_run):
 def test_infinite_scores_are_in_no_mean(make_run):
     grid = [{"framework__beta": 1.0, "model__latents": 3, "seed": seed} for seed in range(2)]
     grid += [{"framework__beta": 2.0, "model__latents": 4}]
-    cells = drawn(trials(make_run(), grid, [0.5, float("inf"), 1.0]))[2]
+    scores = trials(make_run(), grid, [0.5, float("inf"), 1.0])
+    cells = drawn(scores, x="framework.beta", y="model.latents")[2]
     assert sorted(cells[np.isfinite(cells)]) == [0.5, 1.0]
+
+
+# ---- what a cell may pool
+
+
+def test_arms_are_panels_and_never_averaged(make_run):
+    """The quick start: a cell of spacing 4 held the adversarial and the rescued arm."""
+    maker = make_run()
+    loss = {"recon__name": "overlap", "recon__radius": 3, "recon__alpha": 2.0}
+    for arm, spacing, change, score in (("near", 1, {}, 0.7), ("far", 4, {}, 0.1), ("rescued", 4, loss, 0.5)):
+        for beta in (1.0, 2.0):
+            quick_trial(
+                maker, [{"step": 1, "mig": score}], arm, dataset__spacing=spacing, framework__beta=beta, **change
+            )
+    figure, _, _ = drawn(scores_of(maker), x="dataset.spacing", y="framework.beta")
+    panels = [axes for axes in figure.axes if axes.get_title(loc="left")]
+    assert [axes.get_title(loc="left") for axes in panels] == ["far (n = 2)", "near (n = 2)", "rescued (n = 2)"]
+    texts = [text.get_text() for axes in panels for text in axes.texts]
+    assert texts == ["0.100\nn 1"] * 2 + ["0.700\nn 1"] * 2 + ["0.500\nn 1"] * 2
+
+
+def test_a_full_crossing_is_averaged_where_both_keys_are_named_and_anything_else_is_refused(make_run):
+    grid = [{"framework__beta": beta, "model__latents": latents, "training__batch_size": size}
+            for beta in (1.0, 2.0) for latents in (3, 4) for size in range(8, 16)]  # fmt: skip
+    scores = trials(make_run(), grid, np.arange(32.0))
+    _, caption, cells = drawn(scores, x="framework.beta", y="model.latents")
+    assert cells.ravel().tolist() == pytest.approx([3.5, 19.5, 11.5, 27.5])  # rows are latents
+    assert "Cells average over batch_size." in caption.text
+    with pytest.raises(NothingToDraw, match="would average over batch_size, which are not fully crossed"):
+        drawn(scores.only("seed == 0 and (framework.beta == 1 or training.batch_size > 8)"),
+              x="framework.beta", y="model.latents")  # fmt: skip

@@ -66,7 +66,7 @@ def test_a_key_with_thrice_the_slope_comes_first_and_the_seed_last(make_run):
     assert bars["beta"] == pytest.approx(9 * 1.25 / 12.75, abs=FOREST)
     assert bars["latents"] == pytest.approx(1.25 / 12.75, abs=FOREST)
     assert bars["seed"] < 0.01
-    assert caption.title == "What decides MIG"
+    assert caption.title == "Which keys MIG depends on"
 
 
 @pytest.mark.parametrize("draw", range(3))
@@ -78,7 +78,7 @@ def test_shares_are_the_main_effects_of_the_analysis_of_variance(make_run, draw)
     values = [base[p["framework__name"]] * (1 + p["model__latents"] % 5) + 0.3 * rng.normal() for p in points]
     _, _, bars = drawn(trials(make_run(), points, values))
     expected = main_effects(points, values)
-    assert bars["framework"] == pytest.approx(expected["name"], abs=FOREST)
+    assert bars["framework.name"] == pytest.approx(expected["name"], abs=FOREST)
     assert bars["latents"] == pytest.approx(expected["latents"], abs=FOREST)
     assert bars["seed"] == pytest.approx(expected["seed"], abs=FOREST)
     assert bars[REST] == pytest.approx(1 - sum(expected.values()), abs=3 * FOREST)  # of three
@@ -108,9 +108,9 @@ def test_trials_without_a_key_are_counted_with_it_as_a_value_of_its_own(make_run
     _, caption, bars = drawn(scores_of(maker))
     # recon.name tells part of what the radius does, and a tree may ask either; together they have the whole effect
     means = [np.mean([v for p, v in zip(points, values, strict=True) if p["radius"] == r]) for r in (None, 3, 11)]
-    assert set(bars) == {"recon", "radius", "beta", "seed", REST}
-    assert bars["recon"] + bars["radius"] > 0.5 * np.var(means) / np.var(values)
-    assert "24 trials" in caption.text
+    assert set(bars) == {"recon.name", "radius", "beta", "seed", REST}
+    assert bars["recon.name"] + bars["radius"] > 0.5 * np.var(means) / np.var(values)
+    assert "all 24 trials" in caption.text
 
 
 # ---- keys
@@ -123,7 +123,7 @@ def test_keys_that_always_change_together_have_one_bar(make_run, base):
               for i in range(3) for size in (8, 16) for seed in range(3)]  # fmt: skip
     values = [p["model__latents"] + 0.1 * rng.normal() for p in points]
     _, caption, bars = drawn(trials(make_run(), points, values))
-    assert set(bars) == {"latents + beta", "batch size", "seed", REST}
+    assert set(bars) == {"latents + beta", "batch_size", "seed", REST}
     assert bars["latents + beta"] > 0.9
     assert "Keys with + between them always change together." in caption.text
 
@@ -134,9 +134,9 @@ def test_numbers_drawn_at_random_are_two_keys(make_run):
     points = [{"framework__beta": rng.uniform(), "training__learning_rate": rng.uniform() / 100} for _ in range(60)]
     scores = trials(make_run(), points, [3 * p["framework__beta"] + 100 * p["training__learning_rate"] for p in points])
     _, caption, bars = drawn(scores)
-    assert list(bars)[:2] == ["beta", "learning rate"]
+    assert list(bars)[:2] == ["beta", "learning_rate"]
     assert bars["beta"] > 0.6
-    assert "The 60 values of beta are taken in ranges" in caption.text
+    assert "The 60 values of beta are binned" in caption.text
 
 
 def test_a_few_numbers_drawn_at_random_are_two_keys_for_every_seed(make_run):
@@ -144,10 +144,10 @@ def test_a_few_numbers_drawn_at_random_are_two_keys_for_every_seed(make_run):
     points = [{"framework__beta": beta, "training__learning_rate": rate, "seed": seed}
               for beta, rate in draws for seed in range(3)]  # fmt: skip
     _, _, bars = drawn(trials(make_run(), points, [p["framework__beta"] for p in points]))
-    assert set(bars) == {"beta", "learning rate", "seed", REST}
+    assert set(bars) == {"beta", "learning_rate", "seed", REST}
 
 
-def test_seeds_that_do_not_come_back_are_left_out_and_it_is_said(make_run):
+def test_seeds_that_do_not_repeat_are_left_out_and_it_is_reported(make_run):
     points = grid(framework__beta=(1.0, 2.0), model__latents=range(2, 8))
     points = [{**point, "seed": i} for i, point in enumerate(points)]
     _, caption, bars = drawn(trials(make_run(), points, np.random.default_rng(0).uniform(size=12)))
@@ -160,7 +160,7 @@ def test_a_key_and_the_seed_are_enough(make_run):
     points = grid(framework__beta=(1.0, 2.0), seed=range(4))
     _, caption, bars = drawn(trials(make_run(), points, [p["framework__beta"] + 0.1 * p["seed"] for p in points]))
     assert list(bars) == ["beta", "seed", REST]
-    assert "The seed's share is chance." in caption.text
+    assert "The share of the seed is chance." in caption.text
 
 
 def test_of_many_keys_the_least_are_left_out(make_run, monkeypatch):
@@ -171,7 +171,7 @@ def test_of_many_keys_the_least_are_left_out(make_run, monkeypatch):
     assert MOST_BARS == 16
     assert list(bars) == ["beta", "latents", REST]
     assert sum(bars.values()) == pytest.approx(1)
-    assert "2 more keys explain less." in caption.text
+    assert "2 more keys account for less." in caption.text
 
 
 # ---- picture
@@ -180,13 +180,13 @@ def test_of_many_keys_the_least_are_left_out(make_run, monkeypatch):
 def test_bars_are_sorted_with_the_rest_last_and_labelled(make_run):
     maker = make_run()
     study(maker, seeds=2)
-    figure, _, bars = drawn(scores_of(maker))
+    figure, _, bars = drawn(scores_of(maker).only("arm == 'plain'"))
     lengths = list(bars.values())
-    assert set(bars) == {"framework", "dataset", "recon", "beta", "latents", "seed", REST}
+    assert set(bars) == {"framework.name", "dataset.name", "beta", "latents", "seed", REST}
     assert list(bars)[-1] == REST
     assert lengths[:-1] == sorted(lengths[:-1], reverse=True)
     assert [text.get_text() for text in figure.axes[0].texts] == [f"{length:.0%}" for length in lengths]
-    assert figure.axes[0].get_xlabel() == "share of the variance of MIG"
+    assert figure.axes[0].get_xlabel() == "share in the forest's MIG (n = 64)"
 
 
 def test_optuna_is_quiet_and_stays_as_loud_as_it_was(make_run, capfd):
@@ -209,6 +209,47 @@ def test_only_remarks_on_experiments_are_silenced(make_run, monkeypatch):
     scores = trials(make_run(), grid(framework__beta=(1.0, 2.0), seed=range(4)), range(8))
     with pytest.raises(UserWarning, match="something else"):
         drawn(scores)
+
+
+# ---- arms
+
+
+def two_arms(maker, count=4):
+    """Beta moves the score in the first arm only; the arms differ in their width by far more."""
+    rng = np.random.default_rng(0)
+    for arm, width, slope in (("plain", 64, 3.0), ("wide", 128, 0.0)):
+        for point in grid(framework__beta=(0.0, 1.0, 2.0, 3.0), seed=range(count)):
+            value = width + slope * point["framework__beta"] + 0.1 * rng.normal()
+            quick_trial(maker, [{"step": 1, "mig": value}], arm, model__width=width, **point)
+    return scores_of(maker)
+
+
+def test_each_arm_is_explained_by_itself_so_what_arms_differ_in_has_no_bar(make_run):
+    with canvas.style():
+        figure = canvas.figure()
+        caption = KIND.draw(figure, two_arms(make_run()), Importance())
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    names = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
+    lengths = [[patch.get_width() for patch in axes.patches] for axes in figure.axes]
+    found = [dict(zip(*pair, strict=True)) for pair in zip(names, lengths, strict=True)]
+    assert titles == ["plain", "wide"]
+    assert all("width" not in bars for bars in found)
+    assert found[0]["beta"] > 0.9
+    assert found[1]["beta"] < 0.5
+    assert caption.title == "Which keys MIG depends on within each arm"
+    assert "all 16 trials of plain" in caption.text
+    assert "not the variance explained" in caption.text
+    assert "With only 16 trials" in caption.text
+
+
+def test_an_arm_with_few_trials_and_many_arms_are_refused_with_a_sentence(make_run):
+    with pytest.raises(NothingToDraw, match="within each arm, but in arm plain, importance needs 8 trials"):
+        drawn(two_arms(make_run("few"), count=1))
+    maker = make_run("many")
+    for arm in range(5):
+        quick_trial(maker, [{"step": 1, "mig": 0.1 * arm}], f"arm{arm}", model__latents=2 + arm)
+    with pytest.raises(NothingToDraw, match="there are 5; choose one with only: \"arm == 'arm0'\""):
+        drawn(scores_of(maker))
 
 
 # ---- large, odd and empty runs
@@ -240,10 +281,10 @@ def test_a_sample_is_the_same_whenever_it_is_drawn_and_keeps_trials_whole(thousa
     assert first.codes.index.nunique() == 200
 
 
-def test_a_sample_is_said(make_run, monkeypatch):
+def test_a_sample_is_reported(make_run, monkeypatch):
     monkeypatch.setattr(importance, "WORK", 16 * 16 * (2 + 10))  # trees, trials, values of both keys
     scores = trials(make_run(), grid(framework__beta=(1.0, 2.0), seed=range(10)), range(20))
-    assert "16 trees on 16 of the 20 trials, drawn once" in drawn(scores)[1].text
+    assert "16 of the 20 trials, drawn once (16 trees)" in drawn(scores)[1].text
 
 
 def test_huge_and_tiny_scores_have_shares(make_run):
@@ -253,7 +294,7 @@ def test_huge_and_tiny_scores_have_shares(make_run):
         assert drawn(scores)[2]["beta"] > 0.5
 
 
-def test_a_forest_that_knows_nothing_is_said(make_run, monkeypatch):
+def test_a_forest_that_knows_nothing_is_reported(make_run, monkeypatch):
     def same(*_, **__):
         raise RuntimeError("Encountered zero total variance in all trees.")
 

@@ -16,10 +16,12 @@ import pytest
 from matplotlib.image import imread
 
 from conftest import TRIAL
+from disentune.files import documents
 from disentune.report import canvas, page
 from disentune.report.kind import Caption, Kind
 from disentune.report.kinds import KINDS
 from disentune.report.scores import RunScores
+from disentune.report.summary import layout_of
 from disentune.results.tables import objective_or_default, read
 from disentune.runs.json_files import write_json
 from disentune.runs.trial_folder import Status
@@ -103,10 +105,12 @@ def bars(figure, scores, spec):
     return Caption("Made <i>title</i>", "Made <i>caption</i>.")
 
 
-def small_bars(figure, scores, spec):
-    """The same in less time."""
-    figure.set_size_inches(2, 1.5)
-    return bars(figure, scores, spec)
+def mark(figure, scores, spec):
+    """The same without axes, whose layout takes most of the time."""
+    scores.scored(spec.metric, ["arm"])
+    figure.set_size_inches(1, 1)
+    figure.text(0.1, 0.5, "<script>x</script> trial <b>", color=canvas.GREY)
+    return Caption("Made <i>title</i>", "Made <i>caption</i>.")
 
 
 def broken(figure, scores, spec):
@@ -114,7 +118,7 @@ def broken(figure, scores, spec):
 
 
 def kind(name, draw, specs=1):
-    return Kind(name, lambda scores: [FIGURES[name]() for _ in range(specs)], draw)
+    return Kind(name, "What is drawn?", lambda scores: [FIGURES[name]() for _ in range(specs)], draw)
 
 
 @pytest.fixture(autouse=True)
@@ -122,9 +126,15 @@ def kinds(monkeypatch):
     """Two kinds of our own instead of the catalogue's: this file is about the page."""
     for name in list(KINDS):
         monkeypatch.delitem(KINDS, name)
-    monkeypatch.setitem(KINDS, "violins", kind("violins", small_bars))
-    monkeypatch.setitem(KINDS, "curves", kind("curves", small_bars))
+    monkeypatch.setitem(KINDS, "violins", kind("violins", mark))
+    monkeypatch.setitem(KINDS, "curves", kind("curves", mark))
     return KINDS
+
+
+@pytest.fixture
+def with_axes(kinds, monkeypatch):
+    for name in ("violins", "curves"):
+        monkeypatch.setitem(kinds, name, kind(name, bars))
 
 
 def written(run, where="runs/demo/main"):
@@ -158,6 +168,44 @@ def small(make_run):
     return maker
 
 
+# ---- runs that did not go well
+
+
+def test_an_unfinished_run_says_which_share_of_its_steps_is_done(small):
+    quick_trial(small, rows(0.1, 750), status="pending", framework__beta=1.0, seed=7)
+    trials = page.trials_of(read(small.run), "runs/demo/main", live=False)
+    # four whole trials and one half of 1500 steps; the failed one asks for none
+    assert page.budget_of(small.run, trials)["percent"] == int(100 * (4 * 1500 + 750) / (5 * 1500))
+    assert "% of those asked for)" in written(small.run).page.read_text()
+
+
+def test_the_log_of_a_failed_trial_is_linked_if_there_is_one(small):
+    link = f"../trials/{small.failed}/errors.log"
+    assert link not in written(small.run).page.read_text()
+    small.run.trial(small.failed).errors_path.write_text("Traceback")
+    assert link in written(small.run).page.read_text()
+
+
+def test_the_best_trial_names_the_key_whose_other_values_all_failed(make_run):
+    maker = make_run()
+    maker.sweep(objective={"metric": "mig", "mode": "max"})
+    quick_trial(maker, rows(0.3), framework__beta=1.0)
+    quick_trial(maker, [], status="failed", cause="ValueError", framework__beta=9.0)
+    scores = scores_of(maker.run)
+    best = page.best_trial(scores, page.trials_of(scores.results, "runs/demo/main", live=False))
+    assert ("beta", "1") in best["keys"]
+    assert layout_of(scores, scores.scored_design(None)).x == "framework.beta"
+
+
+def test_groups_of_one_trial_have_no_columns_of_spread(make_run):
+    maker = make_run()
+    maker.sweep(objective={"metric": "mig", "mode": "max"})
+    for beta in (1.0, 2.0):
+        quick_trial(maker, rows(beta / 4), framework__beta=beta)
+    results = read(maker.run)
+    assert [column.title for column in page.groups_of(results, objective_or_default(results))] == ["beta", "mean", "n"]
+
+
 # ---- the page as a whole
 
 
@@ -185,13 +233,14 @@ def test_the_policy_allows_only_the_style_and_script_of_the_page(small):
     assert rules["base-uri"] == rules["form-action"] == ["'none'"]
 
 
-def test_no_element_has_an_event_handler_and_no_id_stands_twice(small):
+def test_no_element_has_an_event_handler_and_no_id_occurs_twice(small):
     found = parsed(small.run)
     assert not [key for one in found.elements for key in one.attributes if key.startswith("on")]
     ids = [one.attributes["id"] for one in found.elements if "id" in one.attributes]
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.usefixtures("with_axes")
 def test_every_reference_inside_the_page_has_its_target(small):
     text = written(small.run).page.read_text()
     found = Parsed(text)
@@ -226,23 +275,24 @@ def test_without_a_question_the_run_is_the_title(make_run):
     assert [one.text for one in parsed(make_run().run).all("h1")] == ["demo/main"]
 
 
-def test_a_run_that_is_going_says_so_and_how_to_make_the_page_anew(small):
+def test_a_run_that_is_going_says_so_and_how_to_make_the_page_again(small):
     quick_trial(small, rows(0.1, 500), status="running", seed=7)
     with small.run.locked():
         found = parsed(small.run, "runs/my run/ü")
     assert "running now" in found.all("p", class_="status")[0].text
     assert "1 running" in found.all("p", class_="status")[0].text
     (note, _) = found.all("p", class_="note")
-    assert "still going" in note.text
+    assert "still training" in note.text
     assert "disentune report 'runs/my run/ü'" in note.text
     assert found.all("h3")[0].text == "Best trial so far"
 
 
-def test_a_killed_run_is_stopped_and_its_running_trials_wait(small):
+def test_a_killed_run_is_interrupted_and_its_running_trials_wait(small):
     quick_trial(small, rows(0.1, 500), status="running", seed=7)
     found = parsed(small.run, "runs/a b")
-    assert squeezed(found.all("p", class_="status")[0].text).startswith("stopped 6 trials: 4 done, 1 pending, 1 failed")
-    assert "1 trial has not ended. Go on with disentune resume 'runs/a b'" in squeezed(
+    said = squeezed(found.all("p", class_="status")[0].text)
+    assert said.startswith("interrupted 6 trials: 4 done, 1 pending, 1 failed")
+    assert "1 trial has not ended. Continue with disentune resume 'runs/a b'" in squeezed(
         found.all("p", class_="note")[0].text
     )
 
@@ -252,7 +302,7 @@ def test_trials_that_the_sweep_asks_for_but_never_began_are_counted(make_run):
     maker.sweep(seeds=3)
     quick_trial(maker, rows(0.1), seed=0)
     state = page.state_of_run(read(maker.run), page.trials_of(read(maker.run), "x", False), False)
-    assert (state["word"], state["counts"], state["waiting"]) == ("stopped", {"done": 1, "not begun": 2}, 2)
+    assert (state["word"], state["counts"], state["waiting"]) == ("interrupted", {"done": 1, "not begun": 2}, 2)
 
 
 def test_trials_of_plug_ins_that_nobody_can_import_are_counted_too(make_run):
@@ -272,7 +322,7 @@ def test_the_best_trial_is_shown_with_what_it_is(small):
     (card,) = parsed(small.run).all("div", class_="best")
     text = squeezed(card.text)
     assert text.startswith("Best trial 0.9 MIG, at the last step (higher is better)")
-    assert re.search(r"arm ?all ?seed ?1 ?beta ?4", text)
+    assert re.search(r"seed ?1 ?beta ?4", text)
     assert f"disentune train runs/demo/main/trials/{small.ids[4.0, 1]}" in text
 
 
@@ -320,6 +370,20 @@ def test_groups_have_mean_sd_and_n(small):
     assert found["failed"] == ["0", "0", "1"]
 
 
+def test_groups_have_the_means_of_other_metrics_and_an_arm_only_among_several(make_run):
+    maker = make_run()
+    maker.sweep(["a"], objective={"metric": "mig", "mode": "max"})
+    for beta, sap in ((1.0, 0.1), (2.0, 0.3)):
+        for seed in (0, 1):
+            quick_trial(maker, [{"step": 1500, "mig": beta, "sap": sap + seed}], "a", framework__beta=beta, seed=seed)
+    columns = page.groups_of(read(maker.run), Objective(metric="mig", mode="max"))
+    found = {column.title: [one.text for one in column.cells] for column in columns}
+    assert "arm" not in found
+    assert found["SAP (mean)"] == ["0.8", "0.6"]
+    quick_trial(maker, [{"step": 1500, "mig": 0.0}], "b", framework__beta=9.0)
+    assert page.groups_of(read(maker.run), Objective(metric="mig", mode="max"))[0].title == "arm"
+
+
 def test_groups_beyond_the_first_twenty_fold(make_run):
     maker = make_run()
     maker.sweep(objective={"metric": "mig", "mode": "max"})
@@ -341,7 +405,7 @@ def test_trials_stand_best_first_and_broken_ones_last(small):
 def test_a_row_has_what_a_trial_is_and_its_numbers_with_the_objective_first(small):
     first = trial_rows(parsed(small.run))[0]
     expected = {
-        "trial": small.ids[4.0, 1], "arm": "all", "seed": "1", "status": "done", "step": "1500/1500",
+        "trial": small.ids[4.0, 1], "seed": "1", "status": "done", "step": "1500/1500",
         "time": "1 min 15 s", "beta": "4", "MIG": "0.9", "loss": "1", "loss sum": "3", "MIG max": "0.9", "cause": "–",
     }  # fmt: skip
     assert list(first.items()) == list(expected.items())
@@ -414,7 +478,7 @@ def test_a_trial_that_a_population_changed_offers_no_command(small):
         file.write(json.dumps({"step": 1600, "metrics": {"mig": 0.9}, "overrides": {"framework.beta": 5.0}}) + "\n")
     found = parsed(small.run)
     assert not [one for one in found.all("code") if small.ids[4.0, 1] in one.text]
-    assert "cannot be repeated alone" in squeezed(found.all("section", id="trials")[0].text)
+    assert "cannot be repeated by itself" in squeezed(found.all("section", id="trials")[0].text)
 
 
 def test_links_lead_to_the_trials_folders(small):
@@ -435,14 +499,14 @@ def test_metrics_without_a_score_are_named(small):
 # ---- figures
 
 
-def test_figures_are_shown_with_title_caption_and_files(small, kinds, monkeypatch):
-    for name in ("violins", "curves"):
-        monkeypatch.setitem(kinds, name, kind(name, bars))
+@pytest.mark.usefixtures("with_axes")
+def test_figures_are_shown_with_title_caption_and_files(small):
     report = written(small.run)
     found = Parsed(report.page.read_text())
     assert [one.file for one in report.drawings] == ["01-violins", "02-curves"]
     assert [one.text for one in found.all("h3") if "figure" in one.inside] == ["Made <i>title</i>"] * 2
     assert ["Made <i>caption</i>." in one.text for one in found.all("figcaption")] == [True, True]
+    assert [one.text for one in found.all("p", class_="lead")] == ["What is drawn?"] * 2
     for one in report.drawings:
         assert imread(report.figure(one, "png")).shape[1] == 1050  # 7 inches at 150 dots
         assert ET.parse(report.figure(one, "svg")).getroot().tag.endswith("svg")
@@ -455,7 +519,7 @@ def test_figures_of_the_sweep_come_in_its_order_with_its_titles_and_trials(small
 
     def noted(figure, scores, spec):
         seen.append(len(scores.results.records))
-        return bars(figure, scores, spec)
+        return mark(figure, scores, spec)
 
     monkeypatch.setitem(kinds, "curves", kind("curves", noted))
     figures = [
@@ -478,13 +542,13 @@ def test_a_figure_that_cannot_be_drawn_is_replaced_by_its_reason(small):
     report = written(small.run)
     assert [one.reason for one in report.drawings] == [
         "no trial has reported udr yet",
-        "no trial is selected by only: seed > 99",
+        "only: seed > 99 selects no trial",
         "this version cannot draw it",
         "",
     ]
     absent = Parsed(report.page.read_text()).all("figure", class_="absent")
     assert [squeezed(one.text) for one in absent][1:] == [
-        "Curvesno trial is selected by only: seed > 99",
+        "Curvesonly: seed > 99 selects no trial",
         "Whichthis version cannot draw it",
     ]
     assert sorted(path.name for path in (report.page.parent / "figures").iterdir()) == [
@@ -522,15 +586,30 @@ def test_figures_of_an_earlier_report_go_and_files_of_the_user_stay(small, kinds
 @pytest.mark.parametrize("size", [(14, 5), (7, 9)])
 def test_wide_and_high_figures_take_a_whole_row(small, kinds, monkeypatch, size):
     def large(figure, scores, spec):
+        caption = mark(figure, scores, spec)
         figure.set_size_inches(size)
-        return bars(figure, scores, spec)
+        return caption
 
+    monkeypatch.setitem(kinds, "violins", kind("violins", mark, specs=2))
     monkeypatch.setitem(kinds, "curves", kind("curves", large))
-    assert [one.wide for one in written(small.run).drawings] == [False, True]
+    assert [one.wide for one in written(small.run).drawings] == [False, False, True]
     assert len(parsed(small.run).all("figure", class_="wide")) == 1
 
 
-def test_neutral_colours_of_figures_follow_the_theme_and_the_files_keep_theirs(small):
+def test_a_narrow_figure_without_a_neighbour_takes_a_whole_row(small, kinds, monkeypatch):
+    monkeypatch.setitem(kinds, "violins", kind("violins", mark, specs=2))
+    assert [one.wide for one in written(small.run).drawings] == [False, False, True]
+
+
+@pytest.mark.usefixtures("with_axes")
+def test_colours_of_figures_follow_the_theme_and_the_files_keep_theirs(small, kinds, monkeypatch):
+    def colourful(figure, scores, spec):
+        caption = bars(figure, scores, spec)
+        for colour in canvas.PALETTE:
+            figure.axes[0].plot([0, 1], color=colour)
+        return caption
+
+    monkeypatch.setitem(kinds, "violins", kind("violins", colourful))
     report = written(small.run)
     text = report.page.read_text()
     drawn = text[text.index("<figure") : text.rindex("</figure>")]
@@ -576,7 +655,7 @@ def test_the_catalogue_draws_a_study(make_run, kinds, monkeypatch):
     study(maker, seeds=1)
     found = written(maker.run).drawings
     assert [one for one in found if one.reason] == []
-    assert {one.name for one in found} >= {"violins", "strength", "curves", "correlations", "parallel", "importance"}
+    assert {one.name for one in found} >= {"summary", "strength", "scatter", "curves", "correlations", "parallel"}
 
 
 # ---- odd runs
@@ -618,7 +697,7 @@ def test_an_empty_run_has_a_page(make_run):
     report = written(make_run().run)
     found = Parsed(report.page.read_text())
     assert not found.all("table")
-    assert squeezed(found.all("p", class_="status")[0].text).startswith("stopped 1 trial: 1 not begun")
+    assert squeezed(found.all("p", class_="status")[0].text).startswith("interrupted 1 trial: 1 not begun")
     assert [one.reason for one in report.drawings] == ["no trial has reported loss yet"] * 2
     assert "No trial has a number of loss yet." in found.all("div", class_="best")[0].text
 
@@ -646,7 +725,7 @@ def test_a_run_whose_trials_all_broke_has_a_page(make_run, state):
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])
-def test_scores_that_are_no_numbers_have_a_page(make_run, value):
+def test_scores_that_are_not_numbers_have_a_page(make_run, value):
     maker = make_run()
     maker.sweep(objective={"metric": "mig", "mode": "max"})
     quick_trial(maker, rows(value), seed=0)
@@ -733,6 +812,7 @@ def test_the_command_writes_the_page_and_says_where(small, disentune):
     assert output.splitlines() == [
         "page:    runs/demo/main/report/index.html",
         "figures: runs/demo/main/report/figures (2 figures, PNG and SVG)",
+        "         chosen from the design of the sweep",
     ]
     text = (small.run.report_folder / "index.html").read_text()
     assert f"disentune train runs/demo/main/trials/{small.failed}" in text
@@ -745,6 +825,7 @@ def test_the_command_tells_programs_what_it_wrote_and_what_it_left_out(small, di
     found = json.loads(output)
     assert found == {
         "page": "runs/demo/main/report/index.html",
+        "source": "chosen from the design of the sweep",
         "figures": [
             {
                 "name": "curves",
@@ -773,3 +854,56 @@ def test_the_command_finds_runs_in_another_storage_and_refuses_what_is_none(smal
     assert code == 2
     assert "no run 'nothing'" in complaint
     assert "Traceback" not in complaint
+
+
+# ---- where figures come from
+
+FIGURES_FILE = """figures:
+  - {name: violins, title: Asked for, only: "mig > 0.3"}
+"""
+
+
+def test_figures_of_a_file_are_drawn_with_the_trials_that_they_discard(small, disentune, tmp_path):
+    (tmp_path / "mine.yaml").write_text(FIGURES_FILE)
+    code, output, _ = disentune("report", "demo", "--figures", "mine.yaml")
+    assert (code, output.splitlines()[-1].strip()) == (0, "from mine.yaml")
+    text = (small.run.report_folder / "index.html").read_text()
+    assert "Asked for" in text
+    assert "Only trials with mig &gt; 0.3; 2 of 5 are excluded." in text  # 0.2, and one without a score
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("arms: {}", "must have the key `figures`"),
+    ("figures: [violin]", r"mine.yaml:1 +figures.0.name: must be one of .* got 'violin'. Did you mean 'violins'"),
+    ("figures: [{name: violins, xx: arm}]", "xx: unknown key"),
+])  # fmt: skip
+def test_a_file_without_sound_figures_is_refused(small, disentune, tmp_path, content, message):
+    (tmp_path / "mine.yaml").write_text(content)
+    code, _, complaint = disentune("report", "demo", "--figures", "mine.yaml")
+    assert code == 2
+    assert re.search(message, complaint)
+
+
+@pytest.mark.parametrize(("change", "source", "count"), [
+    ({"figures": ["curves"]}, "from sweeps/mine/sweep.yaml, changed since the run", 1),
+    ({"figures": ["curves"], "seeds": 9},
+     "chosen from the design of the sweep; sweeps/mine/sweep.yaml has others, but describes other trials", 2),
+    ({}, "chosen from the design of the sweep", 2),
+])  # fmt: skip
+def test_new_figures_of_the_sweeps_file_are_used_if_it_asks_for_the_same_trials(
+    small, disentune, tmp_path, change, source, count
+):
+    recorded = documents.read(small.run.sweep_path).value
+    (tmp_path / "sweeps" / "mine").mkdir(parents=True)
+    with open(tmp_path / "sweeps" / "mine" / f"{small.run.sweep().name}.yaml", "w") as file:
+        documents.dump({**recorded, **change}, file)
+    code, output, _ = disentune("report", "demo", "--json")
+    found = json.loads(output)
+    assert (code, found["source"], len(found["figures"])) == (0, source, count)
+
+
+def test_the_page_of_a_selection_has_only_its_trials(small, disentune):
+    code, _, note = disentune("report", "demo", "--only", "mig > 0.3")
+    assert code == 0
+    assert "--only keeps 3 of 5 trials" in note
+    assert len(trial_rows(Parsed((small.run.report_folder / "index.html").read_text()))) == 3

@@ -1,4 +1,3 @@
-import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
@@ -126,7 +125,7 @@ def test_a_band_is_as_wide_as_it_has_trials(make_run):
     assert list(ticks(figure, 0).values()) == ["False", "True"]
 
 
-def test_missing_values_stand_apart_and_it_is_said(make_run):
+def test_missing_values_stand_apart_and_it_is_reported(make_run):
     maker = make_run()
     for radius in (None, 3, 11):
         loss = {"recon__name": "overlap", "recon__radius": radius, "recon__alpha": 9.0} if radius else {}
@@ -145,7 +144,7 @@ def test_colours_are_those_of_the_scores(make_run):
     grid = [{"model__latents": i + 1, "framework__beta": 1.0 + i % 2} for i in range(5)]
     figure, _ = drawn(trials(make_run(), grid, [0.3, 0.1, 0.5, 0.2, 0.4]))
     collection = next(part for part in figure.axes[0].collections if isinstance(part, PathCollection))
-    expected = mpl.colormaps[canvas.SHADES]((np.array([0.1, 0.2, 0.3, 0.4, 0.5]) - 0.1) / 0.4)
+    expected = canvas.LINES((np.array([0.1, 0.2, 0.3, 0.4, 0.5]) - 0.1) / 0.4)
     assert collection.get_edgecolors()[:, :3] == pytest.approx(expected[:, :3])
 
 
@@ -180,7 +179,7 @@ def test_equal_scores_are_in_the_middle(make_run):
 def test_every_key_that_the_sweep_varies_is_an_axis(scores):
     assert KIND.choose(scores) == [Parallel()]
     figure, caption = drawn(scores)
-    assert titles(figure) == ["dataset", "latents", "framework", "beta", "recon"]
+    assert titles(figure) == ["arm", "dataset.name", "latents", "framework.name", "beta"]
     assert len(lines(figure)) == 128
     assert "Each of the 128 trials" in caption.text
     assert "Left out" not in caption.text
@@ -196,7 +195,7 @@ def test_of_too_many_keys_the_most_varied_are_drawn_and_the_others_said(make_run
     figure, caption = drawn(trials(make_run(), grid, range(6)))
     assert len(titles(figure)) == 8
     assert "width" not in titles(figure)
-    assert "Left out, with fewer values: width." in caption.text
+    assert "Not shown, because they have fewer values: width." in caption.text
 
 
 def test_named_keys_stand_in_their_order_each_once(scores):
@@ -205,7 +204,7 @@ def test_named_keys_stand_in_their_order_each_once(scores):
     assert list(ticks(figure, 2).values()) == ["plain", "overlapping"]  # as in the file
 
 
-def test_of_many_names_the_rare_share_a_place_and_it_is_said(make_run):
+def test_of_many_names_the_rare_share_a_place_and_it_is_reported(make_run):
     maker = make_run()
     for arm in range(MOST_NAMES + 3):
         for seed in range(1 if arm < 3 else 2):
@@ -239,7 +238,7 @@ def test_one_trial_is_drawn_when_asked_for(make_run):
 
 @pytest.mark.parametrize(("asked", "reason"), [({"keys": ["framework.gamma"]}, "no trial has the key framework.gamma"),
                                                ({"metric": "udr"}, "no trial has reported udr")])  # fmt: skip
-def test_what_cannot_be_drawn_is_said(scores, asked, reason):
+def test_what_cannot_be_drawn_is_reported(scores, asked, reason):
     with pytest.raises(NothingToDraw, match=reason):
         drawn(scores, **asked)
 

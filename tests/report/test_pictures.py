@@ -1,12 +1,15 @@
 """The best and the worst trial are shown with their own pictures, and what is missing is said."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from disentune.learn.pictures import GAP, Pictures, mosaic, to_bytes
+from disentune.learn.plane import SIDE as PLANE_SIDE
+from disentune.learn.plane import Plane, aggregate_density
 from disentune.report import canvas
 from disentune.report.pictures import KIND, SIDE
 from disentune.report.scores import NothingToDraw, RunScores
@@ -83,7 +86,7 @@ def test_the_best_and_the_worst_trial_are_shown_with_their_last_pictures(run_of_
     assert len(found) == 4
     for array, images in zip(found, shown, strict=True):
         np.testing.assert_array_equal(array, mosaic(images, SIDE))
-    assert caption.title == "What the best and the worst trial see"
+    assert caption.title == "Pictures of the best and the worst trial"
 
 
 def test_a_small_loss_is_the_best(run_of_three):
@@ -96,10 +99,17 @@ def test_a_small_loss_is_the_best(run_of_three):
     ]
 
 
+def test_a_trial_that_was_stopped_early_is_not_the_worst_of_those_that_ended(run_of_three):
+    folder = run_of_three.run.trial(run_of_three.ids[0])
+    folder.set_status(replace(folder.status(), state="stopped", cause="scheduler.asha"))
+    figure, _ = drawing(scores_of(run_of_three))
+    assert "Worst trial: MIG 0.5 (higher is better)" in texts(figure)
+
+
 @pytest.mark.parametrize(("trial", "seed"), [("best", 2), ("worst", 1)])
 def test_one_of_them_can_be_asked_for(run_of_three, trial, seed):
     figure, caption = drawing(scores_of(run_of_three), trial=trial)
-    assert caption.title == f"What the {trial} trial sees"
+    assert caption.title == f"Pictures of the {trial} trial"
     np.testing.assert_array_equal(mosaics(figure)[1], mosaic(made_up(seed).traversals, SIDE))
     assert len(mosaics(figure)) == 2
 
@@ -174,7 +184,7 @@ def test_a_single_trial_is_shown_once(make_run, trial):
     assert KIND.choose(scores) == [figures.PicturesFigure()]
     figure, caption = drawing(scores, trial=trial)
     assert len(mosaics(figure)) == 2
-    assert caption.title == "What the only trial sees"
+    assert caption.title == "Pictures of the only trial"
 
 
 # ---- what is drawn
@@ -290,7 +300,7 @@ def test_where_one_of_two_has_pictures_it_is_shown_and_the_other_named(run_of_th
     assert KIND.choose(scores_of(run_of_three)) == [figures.PicturesFigure()]
     figure, caption = drawing(scores_of(run_of_three))
     assert len(mosaics(figure)) == 2
-    assert caption.title == "What the best trial sees"
+    assert caption.title == "Pictures of the best trial"
     assert f"Not shown: trial {run_of_three.ids[0]} was trained without pictures" in caption.text
     with pytest.raises(NothingToDraw, match="trained without pictures"):
         drawing(scores_of(run_of_three), trial="worst")
@@ -304,8 +314,8 @@ def test_pictures_that_could_not_be_drawn_give_their_reason_and_where_it_stands(
     with pytest.raises(NothingToDraw) as caught:
         drawing(scores_of(run_of_three), trial="worst")
     assert str(caught.value) == (
-        f"trial {folder.id}: no pictures at step 300: DataError: too dark; all of it is in "
-        f"trials/{folder.id}/pictures/failed.txt"
+        f"trial {folder.id}: no pictures at step 300: DataError: too dark; see "
+        f"trials/{folder.id}/pictures/failed.txt for the full error"
     )
 
 
@@ -335,3 +345,45 @@ def test_a_thousand_trials_are_ranked_quickly(make_run):
     with canvas.style():
         KIND.draw(canvas.figure(), scores, figures.PicturesFigure())
     assert time.process_time() - began < 2
+
+
+# ---- points
+
+
+def points_seen(seed):
+    rng = np.random.default_rng(seed)
+    points, decoded, means = rng.normal(size=(3, 12, 2)).astype(np.float32)
+    prior = np.full((PLANE_SIDE, PLANE_SIDE), 0.2, np.float16)
+    logvars = np.full_like(means, -2)
+    return replace(made_up(seed, channels=2, images=0, size=1), plane=Plane(
+        labels=np.arange(12) % 4, points=points, decoded=decoded, means=means, logvars=logvars, prior=prior,
+    ))  # fmt: skip
+
+
+def test_points_are_shown_with_their_codes_and_what_is_decoded(make_run):
+    maker = make_run()
+    trial = maker.trial([{"step": 300, "mig": 0.5}])
+    maker.run.trial(trial).write_pictures(300, to_bytes(points_seen(1)))
+    figure, caption = drawing(scores_of(maker))
+    seen = points_seen(1).plane
+    assert [text for text in texts(figure) if text in ("Data", "Codes", "Decoded")] == ["Data", "Codes", "Decoded"]
+    data, codes, decoded = [axes for axes in figure.axes if axes.lines][:3]
+    for axes, expected in ((data, seen.points), (codes, seen.means), (decoded, seen.decoded)):
+        assert len(axes.lines) == 4  # one for each value of the first factor
+        found = np.concatenate([line.get_xydata() for line in axes.lines])
+        order = np.argsort(seen.labels, kind="stable")
+        np.testing.assert_allclose(found, expected[order])
+    np.testing.assert_allclose(codes.images[0].get_array(), aggregate_density(seen))
+    assert data.get_xlim() == decoded.get_xlim()
+    assert "density of all posteriors" in caption.text
+
+
+def test_points_of_other_numbers_of_latents_are_shown_without_codes(make_run):
+    maker = make_run()
+    trial = maker.trial([{"step": 300, "mig": 0.5}])
+    seen = points_seen(1)
+    none = np.empty((0, 2), np.float32)
+    flat = replace(seen.plane, means=none, logvars=none, prior=np.empty((0, 0), np.float16))
+    maker.run.trial(trial).write_pictures(300, to_bytes(replace(seen, plane=flat)))
+    figure, _ = drawing(scores_of(maker), finish=save)
+    assert [text for text in texts(figure) if text in ("Data", "Codes", "Decoded")] == ["Data", "Decoded"]

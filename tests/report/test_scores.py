@@ -32,7 +32,7 @@ def test_only_keeps_the_trials_of_an_expression(scores):
     kept = scores.only("dataset.name == 'xysquares' and arm == 'plain'")
     assert set(kept.trials["arm"]) == {"plain"}
     assert len(kept.trials) == 32
-    with pytest.raises(NothingToDraw, match="selected"):
+    with pytest.raises(NothingToDraw, match="selects no trial"):
         scores.only("seed > 10")
 
 

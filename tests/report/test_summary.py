@@ -2,9 +2,13 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from disentune.report import canvas
 from disentune.report.canvas import words
-from disentune.report.summary import Look, _apart, summary_figure
+from disentune.report.design import Layout
+from disentune.report.scores import RunScores
+from disentune.report.summary import KIND, _apart, layout_of, summary_figure
 from disentune.results.tables import read
+from disentune.spec.figures import Summary
 from disentune.spec.settings import Objective
 
 OBJECTIVE = Objective(metric="mig", mode="max")
@@ -49,25 +53,50 @@ def test_the_picture_is_twice_as_wide_as_high(sweep, at, request, tmp_path):
     assert imread(tmp_path / "a.png").shape[:2] == (900, 1800)
 
 
+def layout(results):
+    scores = RunScores(results, OBJECTIVE)
+    return layout_of(scores, scores.scored_design(None))
+
+
+def drawn(results):
+    figure = canvas.figure()
+    with canvas.style():
+        caption = KIND.draw(figure, RunScores(results, OBJECTIVE), Summary())
+        figure.draw_without_rendering()
+    return figure, caption
+
+
 def test_arms_are_places_in_the_order_of_the_file_and_frameworks_have_colours(arms):
-    look = Look(arms, OBJECTIVE)
-    assert look.position_key is None
-    assert look.arms == ["overlapping", "adversarial", "rescued"]
-    assert list(look.colours) == ["ada_gvae", "beta_vae"]
-    assert len(set(look.colours.values())) == 2
+    assert layout(arms) == Layout("arm", ("framework.name",))
+    figure, caption = drawn(arms)
+    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["overlapping", "adversarial", "rescued"]
+    assert "Arms also differ in spacing and recon.name." in caption.text
+
+
+def test_bars_are_the_means_of_replicates_with_their_number_below(arms):
+    figure, _ = drawn(arms)
+    trials = arms.trials
+    expected = trials.groupby(["arm", "framework.name"])["mig"].mean()
+    assert sorted(bar.get_height() for bar in figure.axes[0].patches) == pytest.approx(sorted(expected))
+    assert [text.get_text() for text in figure.axes[0].texts if text.get_text() == "3"] == ["3"] * 6
 
 
 def test_the_one_number_that_varies_is_the_place(betas):
-    look = Look(betas, OBJECTIVE)
-    assert look.position_key == "framework.beta"
-    assert list(look.colours) == [""]
+    assert layout(betas) == Layout("framework.beta")
 
 
-def test_two_numbers_that_vary_leave_arms_as_places(make_run):
+def test_a_single_arm_shows_its_swept_keys(make_run):
     maker = make_run()
-    for number in (1, 2):
-        maker.trial(curve(0.1), framework__beta=number, training__learning_rate=0.001 * number)
-    assert Look(read(maker.run), OBJECTIVE).position_key is None
+    for beta in (1.0, 4.0, 16.0):
+        for latents in (3, 6):
+            for seed in range(3):
+                maker.trial(curve(beta + latents + seed), framework__beta=beta, model__latents=latents, seed=seed)
+    results = read(maker.run)
+    assert layout(results) == Layout("framework.beta", ("model.latents",))
+    figure, _ = drawn(results)
+    assert figure.axes[0].get_xscale() == "log"
+    heights = [bar[0].get_ydata().tolist() for bar in figure.axes[0].containers]
+    assert heights == [pytest.approx([beta + latents + 1 for beta in (1, 4, 16)]) for latents in (3, 6)]
 
 
 def test_arms_have_colours_when_a_number_is_the_place(make_run):
@@ -76,16 +105,20 @@ def test_arms_have_colours_when_a_number_is_the_place(make_run):
     for arm, width in (("plain", 128), ("wide", 256)):
         for beta in (1, 2):
             maker.trial(curve(0.1), [arm], model__width=width, framework__beta=beta)
-    assert list(Look(read(maker.run), OBJECTIVE).colours) == ["plain", "wide"]
+    assert layout(read(maker.run)) == Layout("framework.beta", ("arm",))
 
 
-def test_the_value_at_best_is_the_extreme_over_all_steps(make_run):
-    maker = make_run()
-    maker.trial([{"step": 1, "mig": 0.9}, {"step": 2, "mig": 0.2}, {"step": 3, "mig": 0.4}])
+def test_points_of_a_random_search_are_ranked_best_first(make_run):
+    maker, rng = make_run(), np.random.default_rng(0)
+    values = rng.uniform(size=30)
+    for value in values:
+        maker.trial(curve(value), framework__beta=rng.uniform(), training__learning_rate=rng.uniform() / 100)
     results = read(maker.run)
-    found = {(mode, at): Look(results, Objective(metric="mig", mode=mode, at=at)).trials["value"].item()
-             for mode in ("max", "min") for at in ("last", "best")}  # fmt: skip
-    assert found == {("max", "last"): 0.4, ("max", "best"): 0.9, ("min", "last"): 0.4, ("min", "best"): 0.2}
+    assert layout(results) is None
+    figure, caption = drawn(results)
+    means = [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_marker() == "None"]
+    assert means == pytest.approx(sorted(values, reverse=True)[:20])
+    assert "the 20 best of 30 groups" in caption.text
 
 
 @pytest.mark.parametrize("rows", [[], [{"step": 1, "loss": 1.0}], [{"step": 1, "mig": float("nan")}]])
@@ -97,11 +130,12 @@ def test_a_sweep_without_a_number_yet_still_has_a_picture_with_less_in_it(rows, 
     assert 0 < shade_of_ink(tmp_path / "early.png") < shade_of_ink(tmp_path / "full.png")
 
 
-def test_keys_are_worded_for_readers():
+def test_keys_are_named_as_in_tables_and_metrics_for_readers():
     assert words("mig") == "MIG"
     assert words("dci_disentanglement") == "DCI disentanglement"
-    assert words("training.learning_rate") == "learning rate"
-    assert words("framework.name") == "framework"
+    assert words("training.learning_rate") == "learning_rate"
+    assert words("framework.name") == "framework.name"
+    assert words("framework.prior.nu") == "prior.nu"
 
 
 def test_labels_that_collide_move_apart_evenly_and_the_others_stay():
@@ -119,3 +153,14 @@ def test_labels_stay_inside_the_panel():
 def test_a_run_without_trials_has_a_picture_in_a_new_folder(make_run, tmp_path):
     summary_figure(read(make_run().run), OBJECTIVE, tmp_path / "new" / "empty.png")
     assert 0 < shade_of_ink(tmp_path / "new" / "empty.png") < 0.1
+
+
+def test_the_mean_of_a_course_ends_where_the_first_trial_of_its_group_ends(make_run):
+    maker = make_run()
+    maker.trial(curve(0.5), seed=0)
+    maker.trial(curve(0.7)[:1], status="running", seed=1)
+    figure, _ = drawn(read(maker.run))
+    thick = [line for line in figure.axes[1].lines if line.get_linewidth() == 2]
+    first = curve(0.5)[0]["step"]
+    assert [line.get_xdata().tolist() for line in thick] == [[first]]
+    assert max(line.get_xdata()[-1] for line in figure.axes[1].lines) == curve(0.5)[-1]["step"]

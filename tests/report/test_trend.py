@@ -5,11 +5,11 @@ from scipy.interpolate import PchipInterpolator
 
 from disentune.report import canvas, trend
 from disentune.report.scores import NothingToDraw, RunScores
-from disentune.report.trend import KIND, _rounded, bandwidth_for, jittered, joined, local_weights, smoothed
+from disentune.report.trend import KIND, _rounded, bandwidth_for, jittered, joined, local_weights, smoothable, smoothed
 from disentune.results.tables import read
 from disentune.spec.figures import Trend
 from disentune.spec.settings import Objective
-from run_examples import quick_trial, study
+from run_examples import quick_trial
 
 MIG = Objective(metric="mig", mode="max")
 
@@ -103,7 +103,16 @@ def test_few_places_are_joined_at_their_means():
     line = joined(np.array([2.0, 1, 2, 5]), np.array([0.2, 0.7, 0.4, 0.1]))
     assert line.at.tolist() == [1, 2, 5]
     assert line.height == pytest.approx([0.7, 0.3, 0.1])
-    assert line.sd == pytest.approx([0, np.std([0.2, 0.4], ddof=1), 0])
+    assert np.isnan(line.sd).all()  # two trials are no band
+    three = joined(np.array([1.0, 1, 1]), np.array([0.2, 0.4, 0.9]))
+    assert three.sd == pytest.approx([np.std([0.2, 0.4, 0.9], ddof=1)])
+
+
+def test_a_smooth_line_rests_on_three_trials_everywhere():
+    singles, threes = np.arange(8.0), np.repeat(np.arange(8.0), 3)
+    assert not smoothable(singles, bandwidth_for(singles))
+    assert smoothable(threes, bandwidth_for(threes))
+    assert not smoothable(np.append(threes, 30.0), 0.7)  # one far away by itself
 
 
 def test_the_kernel_is_a_tenth_of_the_range_or_reaches_the_neighbours():
@@ -143,10 +152,10 @@ def test_every_trial_is_a_dot_at_its_number(spacings):
         assert line.get_ydata().tolist() == group["value"].tolist()
         assert np.abs(line.get_xdata() - group["dataset.spacing"].to_numpy()).max() <= 0.07 + 1e-12  # half of 2 % of 7
         assert len(set(line.get_xdata())) == 40
-    assert caption.title == "MIG against spacing, by framework"
+    assert caption.title == "MIG against spacing, by framework.name"
     assert "local linear" in caption.text
     assert "logarithmic" not in caption.text
-    assert "Trials of one group differ in seed." in caption.text
+    assert "Trials of one group differ only by seed." in caption.text
     legend = [text.get_text() for text in axes.figure.legends[0].get_texts()]
     assert legend == ["ada_gvae (n = 40)", "beta_vae (n = 40)"]
 
@@ -182,7 +191,7 @@ def test_two_values_are_joined_at_their_means_with_the_deviation(make_run):
     deviation = np.std([0.1, 0.2, 0.6], ddof=1)  # the same for both; 0.3 - 0.26 is below every trial, so cut at 0.1
     expected = {(2, 0.1), (2, 0.3 + deviation), (5, 0.6 - deviation), (5, 0.6 + deviation)}
     assert {(x, round(y, 6)) for x, y in expected} == ends
-    assert "Lines join the means" in caption.text
+    assert "Lines connect the means" in caption.text
     assert axes.get_xlabel() == "latents (n = 6)"
 
 
@@ -238,22 +247,27 @@ def test_trials_without_the_number_are_left_out_and_counted(make_run):
 
 
 @pytest.mark.parametrize("x", ["framework.name", "arm", "training.compile"])
-def test_what_is_no_number_is_nothing_to_draw(x, spacings):
-    with pytest.raises(NothingToDraw, match=f"no trial with a score has a number as {x}"):
+def test_what_is_not_a_number_is_nothing_to_draw(x, spacings):
+    with pytest.raises(NothingToDraw, match=f"no trial with a score has a number for {x}"):
         drawn(spacings, Trend(x=x))
 
 
 # ---- choosing
 
 
-def test_a_number_that_is_no_strength_is_chosen(spacings, make_run):
-    assert KIND.choose(spacings) == [Trend(x="dataset.spacing", by="framework.name")]
-    maker = make_run("study")
-    study(maker, seeds=1)
-    assert KIND.choose(RunScores(read(maker.run), MIG)) == [Trend(x="model.latents", by="framework.name")]
+def test_a_number_besides_the_summarys_axis_is_chosen(make_run):
+    maker = make_run()
+    for spacing in range(1, 6):
+        for latents in (2, 3, 4):
+            quick_trial(maker, last(0.1), dataset__spacing=spacing, model__latents=latents)
+    assert KIND.choose(RunScores(read(maker.run), MIG)) == [Trend(x="model.latents")]
 
 
-def test_strengths_alone_are_not_chosen_but_drawn_when_asked(make_run):
+def test_the_summarys_axis_is_not_drawn_twice(spacings):
+    assert KIND.choose(spacings) == []
+
+
+def test_strengths_are_not_chosen_but_drawn_when_asked(make_run):
     maker = make_run()
     for seed, beta in enumerate([0.1, 0.2, 0.3]):
         quick_trial(maker, last(0.1), framework__beta=beta, seed=seed)
@@ -262,30 +276,25 @@ def test_strengths_alone_are_not_chosen_but_drawn_when_asked(make_run):
     assert drawn(scores, Trend())[1].title == "MIG against beta"
 
 
-def test_the_number_with_the_most_values_comes_first_and_spacing_before_its_equals(make_run):
-    maker = make_run()
-    for i in range(6):
-        quick_trial(maker, last(0.1), model__latents=2 + i % 2, dataset__spacing=1 + i % 2, seed=i)
-    assert KIND.choose(RunScores(read(maker.run), MIG))[0].x == "dataset.spacing"
-    for i in range(6):
-        quick_trial(maker, last(0.1), model__latents=20 + i, seed=i)
-    assert KIND.choose(RunScores(read(maker.run), MIG))[0].x == "model.latents"
+def test_numbers_of_a_random_search_are_dots_without_a_line(make_run):
+    maker, rng = make_run(), np.random.default_rng(0)
+    for _ in range(12):
+        quick_trial(maker, last(rng.uniform()), training__learning_rate=rng.uniform() / 100,
+                    training__batch_size=int(rng.integers(4, 400)))  # fmt: skip
+    scores = RunScores(read(maker.run), MIG)
+    assert {spec.x for spec in KIND.choose(scores)} == {"training.learning_rate", "training.batch_size"}
+    axes, caption = drawn(scores, Trend(x="training.learning_rate"))
+    assert lines(axes) == []
+    assert "also differ in batch_size, so no mean of them is drawn" in caption.text
 
 
-def test_two_values_that_arms_decide_are_not_chosen_three_are(make_run):
-    maker = make_run()
-    for arm, spacing in {"near": 1, "far": 4}.items():
-        for seed in range(3):
-            quick_trial(maker, last(0.1), arm, dataset__spacing=spacing, seed=seed)
-    assert KIND.choose(RunScores(read(maker.run), MIG)) == []
-    quick_trial(maker, last(0.1), "farther", dataset__spacing=6)
-    # a line of each arm would be a point
-    assert KIND.choose(RunScores(read(maker.run), MIG)) == [Trend(x="dataset.spacing", by=None)]
-
-
-def test_arms_are_series_where_they_share_places(make_run):
+def test_arms_are_series_where_they_share_places_and_a_geometric_grid_is_logarithmic(make_run):
     maker = make_run()
     for arm, width in {"plain": 128, "wide": 256}.items():
-        for spacing in (1, 2, 3):
+        for spacing in (1, 2, 4):
             quick_trial(maker, last(0.1), arm, dataset__spacing=spacing, model__width=width)
-    assert KIND.choose(RunScores(read(maker.run), MIG)) == [Trend(x="dataset.spacing", by="arm")]
+    axes, caption = drawn(RunScores(read(maker.run), MIG), Trend(x="dataset.spacing"))
+    assert caption.title == "MIG against spacing, by arm"
+    assert "connect single trials" in caption.text
+    assert bands(axes) == []
+    assert axes.get_xscale() == "log"

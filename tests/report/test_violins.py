@@ -45,7 +45,12 @@ def level_lines(axes):
 
 @pytest.fixture
 def scores(scores_of_study):
-    return scores_of_study()
+    """One arm: betas and latents are fully crossed with data sets and frameworks."""
+    return scores_of_study().only("arm == 'plain'")
+
+
+HALVES = Violins(x="dataset.name", split="framework.name")
+EIGHT = [0.1, 0.2, 0.25, 0.3, 0.35, 0.4, 0.6, 0.7]
 
 
 @pytest.fixture
@@ -78,17 +83,17 @@ def test_few_or_equal_numbers_have_no_density(numbers):
 
 @pytest.mark.parametrize("scale", [1e-200, 1e200, -3.0])
 def test_the_shape_does_not_depend_on_the_unit(scale):
-    numbers = np.array([0.1, 0.2, 0.25, 0.7])
+    numbers = np.array([0.1, 0.2, 0.25, 0.3, 0.35, 0.4, 0.6, 0.7])
     expected = density(numbers)[1]
     assert density(scale * numbers)[1] == pytest.approx(expected[::-1] if scale < 0 else expected)
 
 
 def test_data_sets_are_places_and_frameworks_are_halves(scores):
-    axes, caption = drawn(scores, Violins())
+    axes, caption = drawn(scores, HALVES)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["xy_object", "xysquares"]
     assert [text.get_text() for text in axes.figure.legends[0].get_texts()] == ["ada_gvae", "beta_vae"]
-    assert caption.title == "MIG by dataset and framework"
-    assert axes.get_xlabel() == "dataset"
+    assert caption.title == "MIG by dataset.name and framework.name"
+    assert axes.get_xlabel() == "dataset.name"
     assert axes.get_ylabel() == "MIG (higher is better)"
     for vertices, place, side in zip(shapes(axes), (0, 0, 1, 1), (-1, 1, -1, 1), strict=True):
         aside = side * (vertices[:, 0] - place)
@@ -97,7 +102,7 @@ def test_data_sets_are_places_and_frameworks_are_halves(scores):
 
 
 def test_dots_quartiles_and_ends_are_those_of_the_rows(scores):
-    axes, _ = drawn(scores, Violins())
+    axes, _ = drawn(scores, HALVES)
     frame = scores.scored("mig", ["dataset.name", "framework.name"])
     groups = [group["value"] for _, group in frame.groupby(["dataset.name", "framework.name"])]
     lines = level_lines(axes)
@@ -115,7 +120,7 @@ def test_dots_quartiles_and_ends_are_those_of_the_rows(scores):
 
 
 def test_quartile_lines_end_at_the_outline(run_of):
-    values = [0.1, 0.2, 0.25, 0.3, 0.7]
+    values = EIGHT
     axes, _ = drawn(run_of({"all": values}), Violins())
     heights, share = density(np.array(values))
     for left, right, height in level_lines(axes):
@@ -123,7 +128,7 @@ def test_quartile_lines_end_at_the_outline(run_of):
         assert right == pytest.approx(0.45 * 0.8 * np.interp(height, heights, share))
 
 
-def test_the_number_of_trials_stands_below_each_half(make_run):
+def test_the_number_of_trials_is_written_below_each_half(make_run):
     maker = make_run()
     for seed in range(7):
         quick_trial(maker, last(0.1 * seed), framework__name="ada_gvae" if seed < 3 else "beta_vae", seed=seed)
@@ -131,57 +136,24 @@ def test_the_number_of_trials_stands_below_each_half(make_run):
     assert [(text.get_position()[0], text.get_text()) for text in axes.texts[:-1]] == [(-0.2, "3"), (0.2, "4")]
 
 
-def test_fewer_than_three_trials_are_dots_only_and_equal_ones_a_line(run_of):
-    axes, caption = drawn(run_of({"a": [0.1, 0.4], "b": [0.3] * 4, "c": [0.1, 0.2, 0.6]}), Violins())
-    assert [len(line.get_ydata()) for line in dots(axes)] == [2, 4, 3]
+def test_fewer_than_eight_trials_are_dots_with_their_mean(run_of):
+    axes, caption = drawn(run_of({"a": [0.1, 0.4], "b": EIGHT, "c": [0.1, 0.2, 0.6]}), Violins())
+    assert [len(line.get_ydata()) for line in dots(axes)] == [2, 8, 3]
     assert len(shapes(axes)) == 1
-    level = [line for line in level_lines(axes) if round(line[0] + line[1]) == 2]
-    assert level == [pytest.approx((1 - 0.36, 1 + 0.36, 0.3))]
-    assert "Fewer than three trials are dots only." in caption.text
+    means = {round((left + right) / 2): height for left, right, height in level_lines(axes) if right - left > 0.7}
+    assert means[0] == pytest.approx(0.25)
+    assert means[2] == pytest.approx(0.3)
+    assert "Lines are means of groups with fewer than 8 trials." in caption.text
 
 
 def test_more_than_two_values_of_split_are_whole_violins_side_by_side(make_run):
     maker = make_run()
     for framework in ("ada_gvae", "ada_ml_vae", "beta_vae"):
-        for seed in range(4):
+        for seed in range(8):
             quick_trial(maker, last(0.1 * seed), framework__name=framework, seed=seed)
     axes, _ = drawn(RunScores(read(maker.run), MIG), Violins(x="arm", split="framework.name"))
     middles = [(vertices[:, 0].min() + vertices[:, 0].max()) / 2 for vertices in shapes(axes)]
     assert middles == pytest.approx([-0.8 / 3, 0, 0.8 / 3])
-
-
-def test_arms_are_places_where_there_is_one_data_set_and_what_an_arm_decides_is_no_half(make_run):
-    maker = make_run()
-    overlap = {"recon__name": "overlap", "recon__radius": 3, "recon__alpha": 2.0}
-    for arm, loss in {"plain": {}, "rescued": overlap}.items():
-        for seed in range(3):
-            quick_trial(maker, last(0.1 * seed), arm, seed=seed, **loss)
-    assert KIND.choose(RunScores(read(maker.run), MIG)) == [Violins(x="arm", split=None)]
-    for framework in ("ada_gvae", "ada_ml_vae"):
-        for arm, loss in {"plain": {}, "rescued": overlap}.items():
-            for seed in range(3):
-                quick_trial(maker, last(0.1 * seed), arm, seed=seed, framework__name=framework, **loss)
-    assert KIND.choose(RunScores(read(maker.run), MIG)) == [Violins(x="arm", split=None)]  # three have no halves
-    two = RunScores(read(maker.run), MIG).only("framework.name != 'beta_vae'")
-    assert KIND.choose(two) == [Violins(x="arm", split="framework.name")]
-
-
-def test_the_most_varied_name_is_the_place_without_data_sets_and_arms(make_run):
-    maker = make_run()
-    for i, name in enumerate(["ada_gvae", "ada_ml_vae", "beta_vae"] * 4):
-        quick_trial(maker, last(0.1), framework__name=name, training__compile=bool(i // 3 % 2), seed=i)
-    scores = RunScores(read(maker.run), MIG)
-    assert KIND.choose(scores) == []  # groups of two have no shape
-    _, caption = drawn(scores, Violins())
-    assert caption.title == "MIG by framework and compile"
-    assert KIND.choose(scores.only("framework.name != 'ada_gvae'")) == []
-    _, caption = drawn(scores, Violins(split="framework.name"))
-    assert caption.title == "MIG by compile and framework"
-
-
-def test_chosen_for_groups_of_three(scores):
-    assert KIND.choose(scores) == [Violins(x="dataset.name", split="framework.name")]
-    assert KIND.choose(scores.only("seed == 0 and framework.beta == 0.1 and model.latents == 9")) == []
 
 
 def test_failed_trials_are_in_no_violin_and_the_caption_says_so(run_of, make_run):
@@ -190,7 +162,7 @@ def test_failed_trials_are_in_no_violin_and_the_caption_says_so(run_of, make_run
     axes, caption = drawn(RunScores(read(scores.results.run), MIG), Violins())
     assert sorted(dots(axes)[0].get_ydata()) == pytest.approx([0.1, 0.2, 0.3])
     assert "n = 3 of 4" in caption.text
-    assert "Fewer than three" not in caption.text
+    assert "Lines are means" in caption.text
 
 
 def test_names_of_any_kind_are_shown_as_they_are(run_of):
@@ -210,21 +182,31 @@ def test_hundreds_of_values_are_cut_and_the_caption_says_so(run_of):
     arms = {f"arm{i:03}": [0.1, 0.2, 0.4][: 3 if i >= 90 else 1] for i in range(110)}
     axes, caption = drawn(run_of(arms), Violins())
     assert [tick.get_text() for tick in axes.get_xticklabels()] == [f"arm{i:03}" for i in range(90, 102)]
-    assert "Of 110 values of arm, the 12 with the most trials are shown." in caption.text
+    assert "The 12 of 110 values of arm with the most trials are shown." in caption.text
 
 
 def test_another_metric_is_drawn_where_the_figure_names_it(scores):
-    axes, caption = drawn(scores, Violins(metric="dci_disentanglement", x="arm"))
-    assert re.match("DCI disentanglement by arm", caption.title)
+    axes, caption = drawn(scores, Violins(metric="dci_disentanglement", x="dataset.name", split="framework.name"))
+    assert re.match("DCI disentanglement by dataset.name", caption.title)
     values = pd.concat([pd.Series(line.get_ydata()) for line in dots(axes)])
     assert sorted(values) == pytest.approx(sorted(scores.scored("dci_disentanglement")["value"]))
 
 
-def test_frameworks_are_the_halves_before_any_other_name(make_run):
+def test_chosen_where_replicates_are_eight(make_run):
     maker = make_run()
-    for seed in range(12):
-        model, framework = ("linear", "mlp")[seed % 2], ("ada_gvae", "beta_vae")[seed // 2 % 2]
-        quick_trial(maker, last(0.1), "ab"[seed // 6], model__name=model, framework__name=framework, seed=seed)
+    for arm, latents in (("a", 2), ("b", 3)):
+        for framework in ("ada_gvae", "beta_vae"):
+            for seed in range(8):
+                quick_trial(maker, last(0.1 * seed), arm, model__latents=latents, framework__name=framework, seed=seed)
     scores = RunScores(read(maker.run), MIG)
-    assert scores.names[0] == "model.name"
-    assert KIND.choose(scores) == [Violins(x="arm", split="framework.name")]
+    assert KIND.choose(scores) == [Violins(x="arm")]
+    assert KIND.choose(scores.only("seed < 7")) == []
+    axes, caption = drawn(scores, Violins(x="arm"))
+    assert caption.title == "MIG by arm and framework.name"
+    assert len(shapes(axes)) == 4
+    assert "Trials of one group differ only by seed." in caption.text
+
+
+def test_a_split_over_a_full_crossing_says_over_what_it_averages(scores):
+    _, caption = drawn(scores, HALVES)
+    assert "averages over latents, beta and seed: a full crossing" in caption.text

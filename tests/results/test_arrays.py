@@ -40,7 +40,7 @@ def test_a_users_own_metric_is_found_by_its_import_path():
         (["mig"], ["mig.binz=3"], ["--set mig.binz  unknown key. Did you mean 'bins'?"]),
         (["mig"], ["mig.bins=many"], ["--set mig.bins  must be a whole number, got 'many'"]),
         (["mig"], ["mig.bins=1"], ["--set mig.bins  must be >= 2, got 1"]),
-        (["mig"], ["dci.train=9"], ["--set dci.train  'dci' is not among the metrics to score"]),
+        (["mig"], ["dci.train=9"], ["--set dci.train  'dci' is not one of the metrics to score"]),
         (["mig"], ["bins=9"], ["--set bins=9  must be metric.parameter=value"]),
         (["mig"], ["mig.bins"], ["--set mig.bins  must be metric.parameter=value"]),
         (["mig"], ["mig.=3"], ["must be metric.parameter=value"]),
@@ -94,4 +94,4 @@ def test_metrics_that_the_arrays_do_not_suffice_for_are_left_out_with_what_they_
     )
     scorable, left_out = arrays.sufficient(arrays.ARRAYS)
     assert scorable == ["mig", "seen", "spread", "sure"]
-    assert left_out["downstream"] == "slow: ask for it with --metrics downstream"
+    assert left_out["downstream"] == "slow; compute it with --metrics downstream"

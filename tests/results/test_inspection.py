@@ -6,7 +6,7 @@ import pytest
 from disentune.errors import ConfigError
 from disentune.learn.image_distances import Along, Look, along_lines, look, opened, steps_apart
 from disentune.results import inspection
-from disentune.results.inspection import arm_orders, grade, reason, sentence, word_for, world_asked, worlds_of
+from disentune.results.inspection import grade, reason, sentence, word_for, world_asked, worlds_of
 from disentune.spec import space
 
 SWEEP = """
@@ -38,7 +38,7 @@ def along(*profile: float, scales: tuple[float, ...] = (1.0,)) -> Along:
 # ---- worlds
 
 
-def test_each_data_set_and_loss_stands_once_with_all_its_arms(tmp_path):
+def test_each_data_set_and_loss_is_listed_once_with_all_its_arms(tmp_path):
     arms = """
   a: {dataset.spacing: {grid: [1, 3]}}
   b: {dataset.spacing: 3, training.steps: 3}
@@ -68,7 +68,7 @@ def test_bare_keys_find_the_section_that_has_them():
     assert world_asked("xysquares", "mse", ["transform=standardise"]).config.pixels.transform == "standardise"
 
 
-def test_the_overlap_loss_has_the_papers_box_where_nothing_else_is_said():
+def test_the_overlap_loss_has_the_papers_box_by_default():
     params = world_asked("xysquares", "overlap", []).config.recon.params
     assert (params.kernel, params.radius, params.alpha) == ("box", 31, 63.0**2)
     small = world_asked("xysquares", "overlap", ["image_size=24", "square_size=4"]).config.recon.params
@@ -87,7 +87,7 @@ def test_the_overlap_loss_has_the_papers_box_where_nothing_else_is_said():
         ("xysquares", "bce", ["transform=standardise"], "recon.name  'bce' needs targets in [0, 1]"),
     ],
 )
-def test_what_cannot_be_looked_at_is_said_by_key(dataset, recon, sets, text):
+def test_what_cannot_be_inspected_is_reported_by_key(dataset, recon, sets, text):
     with pytest.raises(ConfigError) as caught:
         world_asked(dataset, recon, sets)
     assert text in str(caught.value)
@@ -129,7 +129,7 @@ def test_the_grade_of_the_adversarial_squares_comes_with_a_fact_of_their_distanc
     [
         ([5, 5, 5, 5], "all pairs of values are equally far apart under this loss (to within 2%)"),
         ([4, 5, 5, 5, 5], "the mean distance stays within 2% of its maximum from 2 of 5 steps on"),
-        ([9, 9.5, 9, 8], "the first and the last value are nearer to each other, on average, than neighbours are"),
+        ([9, 9.5, 9, 8], "the first and the last value are closer to each other, on average, than neighbours"),
         ([1, 4, 5, 3, 2], "the mean distance is largest at 3 of 5 steps and smaller at 5"),
         ([6, 7, 8, 9], "neighbours are on average 86% as far apart as two values in general"),
     ],
@@ -153,7 +153,7 @@ def test_mean_distances_that_hide_unequal_pairs_are_not_called_equal_pairs():
 def test_lines_that_are_each_ordered_are_not_blamed_on_their_shape():
     seen = along(1, 2, 3, scales=(0.05, 0.1, 1, 3))
     assert (seen.order < inspection.LOW, seen.line_order) == (True, pytest.approx(1.0))
-    assert reason(seen).startswith("lines taken one by one have a higher order on average")
+    assert reason(seen).startswith("single lines have a higher order on average")
 
 
 def test_a_little_difference_between_lines_does_not_hide_the_shape():
@@ -182,27 +182,3 @@ def test_a_factor_that_falls_short_is_named_beside_one_that_does_not():
     found = grade(Look({"good": along(1, 2, 3), "flat": along(1, 1, 1)}, along(1, 2).agreement))
     assert (found.word, len(found.reasons)) == ("middle", 1)
     assert found.reasons[0].startswith("flat: ")
-
-
-# ---- in a plan
-
-
-def test_a_plan_has_a_word_for_each_arm(tmp_path):
-    arms = "{near: {dataset.spacing: 1}, far: {dataset.spacing: 3}, both: {dataset.spacing: {grid: [1, 3]}}}"
-    assert arm_orders(sweep(tmp_path, arms)) == {
-        "near": "high",
-        "far": "low",
-        "both": "1 high, 1 low",
-    }
-
-
-def test_a_plan_does_not_look_at_what_is_not_prepared_or_too_much(monkeypatch, tmp_path):
-    monkeypatch.setenv("DISENTUNE_DATA", str(tmp_path))
-    path = tmp_path / "data.yaml"
-    text = SWEEP.format(arms="{a: {}}", rest="").replace(
-        "{name: xysquares, image_size: 12, square_size: 3}", "{name: dsprites}"
-    )
-    path.write_text(text)
-    assert arm_orders(space.read(path)) == {"a": "data not prepared"}
-    many = sweep(tmp_path, "{a: {dataset.noise: {grid: [" + ", ".join(str(n / 100) for n in range(20)) + "]}}}")
-    assert arm_orders(many) == {"a": "20 data sets and losses: see disentune inspect"}

@@ -104,17 +104,17 @@ def test_nothing_is_written_even_where_a_checkpoint_is_damaged(run, said):
     found = scores_of_run(run, asked(["mig"], [], "full"), say=said.append)
     assert contents(run) == before
     assert next(trial.step for trial in found.trials if trial.trial_id == folder.id) < 12
-    assert any("is damaged; the checkpoint before it is used" in text for text in said)
+    assert any("is damaged; using the previous checkpoint" in text for text in said)
 
 
-def test_a_trial_without_a_sound_checkpoint_is_left_out_and_named(run, said):
+def test_a_trial_without_an_intact_checkpoint_is_left_out_and_named(run, said):
     folder, other = run.trials()[:2]
     for step in folder.checkpoints.steps():
         folder.checkpoints.path(step).write_bytes(b"ruined")
     shutil.rmtree(other.checkpoints.folder)
     found = scores_of_run(run, asked(["mig"], [], "full"), compared=(), say=said.append)
     assert {trial.trial_id for trial in found.trials} == {one.id for one in run.trials()} - {folder.id, other.id}
-    assert any(text.startswith(f"{folder.id} is left out: ") and "no sound checkpoint" in text for text in said)
+    assert any(text.startswith(f"{folder.id} is left out: ") and "no intact checkpoint" in text for text in said)
     assert any(text.startswith(f"{other.id} is left out: ") for text in said)
 
 
@@ -243,8 +243,8 @@ def test_a_trial_alone_in_its_group_has_no_udr_and_is_named(run, said):
     table = udr_of_run(run, say=said.append)
     assert len(table) == 10
     assert alone not in set(table["trial_id"])
-    assert said == [f"no udr of {alone}: no other trial is in the same group; choose larger groups with --by"]
-    with pytest.warns(UserWarning, match=f"no udr of {alone}"):
+    assert said == [f"no udr for {alone}: no other trial is in the same group; choose larger groups with --by"]
+    with pytest.warns(UserWarning, match=f"no udr for {alone}"):
         udr_of_run(run)
 
 
@@ -263,7 +263,7 @@ def test_trials_that_are_not_done_do_not_count_and_are_counted(run, said, state)
     folder.update_status(state=state)
     found = scores_of_run(run, asked(["mig"], [], "full"), compared=(), say=said.append)
     assert folder.id not in {trial.trial_id for trial in found.trials}
-    assert said == ["1 of 12 trials are left out: they are not done"]
+    assert said == ["1 of 12 trials are left out because they have not finished"]
 
 
 def test_a_run_without_a_finished_trial_is_refused(run):

@@ -1,5 +1,7 @@
+import html
 import json
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -17,6 +19,7 @@ from disentune.results.tables import (
     ranked,
     read,
     steps_in_words,
+    told_arm,
     varying_keys,
     write_parquet,
 )
@@ -40,6 +43,26 @@ def test_rows_have_one_line_for_each_trial_and_step_sorted_by_both(make_run):
     rows = read(maker.run).rows
     expected = [(id, step) for id in sorted(ids) for step in (300, 600, 900)]
     assert list(zip(rows["trial_id"], rows["step"], strict=True)) == expected
+
+
+def test_a_result_is_one_line_in_python_and_the_table_of_the_run_in_a_notebook(make_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    maker = make_run()
+    for seed in range(3):
+        maker.trial(curve(0.1, 0.2 + seed), arms=["<b>"], seed=seed)
+    results = read(maker.run)
+    assert repr(results) == "Results('runs/demo/main': 3 trials (3 done), 6 rows)"
+    page = results._repr_html_()
+    columns, cells = (re.findall(f"<{tag}>(.*?)</{tag}>", page) for tag in ("th", "td"))
+    row = dict(zip(columns, cells, strict=True))
+    assert (row["arm"], row["n"], row["mean"]) == ("&lt;b&gt;", "3", "1.2")
+    assert "<b>" not in page
+
+
+def test_a_result_without_rows_is_shown_too(make_run):
+    results = read(make_run().run)
+    assert repr(results).endswith("0 trials (none), 0 rows)")
+    assert results._repr_html_() == f"<p>{html.escape(repr(results))}</p>"
 
 
 def test_columns_are_fixed_ones_then_config_in_canonical_order_then_metrics_as_they_appear(make_run):
@@ -267,7 +290,15 @@ def test_failed_trials_are_in_no_mean_and_cut_ones_show_their_step(make_run):
     assert table["n"].tolist() == [2]
     assert table["mean"].tolist() == pytest.approx([0.3])
     assert table["failed"].tolist() == [1]
-    assert table["from_step"].tolist() == [300]
+    assert table["min_step"].tolist() == [300]
+
+
+def test_a_trial_without_a_number_yet_does_not_lower_the_rank_of_its_group(make_run):
+    maker = make_run()
+    maker.trial([{"step": 1500, "mig": 0.2}], framework__beta=1.0, seed=0)
+    maker.trial([{"step": 1500, "mig": 0.6}], framework__beta=2.0, seed=0)
+    maker.trial([], framework__beta=2.0, seed=1, status="pending")
+    assert aggregate(read(maker.run), None, "mig")["mean"].tolist() == pytest.approx([0.6, 0.2])
 
 
 def test_the_overview_has_the_mean_of_every_other_metric_in_the_groups_best_first(make_run):
@@ -323,7 +354,7 @@ def test_trials_looked_at_between_evaluations_stay_in_the_table_with_the_step_of
     maker.trial(curve(0.4, 0.5, 0.6), seed=1)
     results = read(maker.run)
     table = aggregate(results, ["arm"], "mig")
-    assert (table["n"][0], table["from_step"][0]) == (2, 600)
+    assert (table["n"][0], table["min_step"][0]) == (2, 600)
     assert steps_in_words(results, "mig") == ", steps 600 to 900"
 
 
@@ -356,7 +387,7 @@ def test_a_metric_that_failed_and_later_scored_has_not_failed(make_run):
 
 def test_points_that_were_stopped_early_rank_below_those_that_were_trained_to_the_end(make_run):
     maker = make_run()
-    cut = Status(state="done", cause="scheduler.asha: stopped at step 300")
+    cut = Status(state="stopped", cause="scheduler.asha: stopped at step 300")
     for beta, migs in ((1.0, [0.2, 0.3, 0.4]), (2.0, [0.9]), (3.0, [0.5, 0.6]), (4.0, [0.1, 0.1, 0.5])):
         trial = maker.run.trial(maker.trial(curve(*migs), framework__beta=beta))
         if len(migs) < 3:
@@ -365,6 +396,16 @@ def test_points_that_were_stopped_early_rank_below_those_that_were_trained_to_th
     assert aggregate(results, None, "mig")["framework.beta"].tolist() == [4.0, 1.0, 3.0, 2.0]
     assert ranked(results, "mig", "max")["framework.beta"].tolist() == [4.0, 1.0, 3.0, 2.0]
     assert ranked(results, "mig", "min")["framework.beta"].tolist() == [1.0, 4.0, 3.0, 2.0]
+
+
+def test_a_table_counts_the_trials_that_a_scheduler_stopped(make_run):
+    maker = make_run()
+    ids = [maker.trial(curve(0.1 * seed), seed=seed) for seed in range(3)]
+    assert "stopped" not in aggregate(read(maker.run), ["arm"], "mig")
+    maker.run.trial(ids[0]).set_status(Status(state="stopped", cause="scheduler.median: stopped at step 300"))
+    results = read(maker.run)
+    assert aggregate(results, ["arm"], "mig")[["n", "stopped"]].to_numpy().tolist() == [[3, 1]]
+    assert sorted(trial["status"] for trial in as_json(results)) == ["done", "done", "stopped"]
 
 
 def test_trainings_of_different_planned_lengths_rank_by_value(make_run):
@@ -412,3 +453,8 @@ def test_a_metric_that_was_called_like_a_column_does_not_replace_it(make_run, di
                  ["status"]):  # fmt: skip
         assert disentune(line[0], maker.run.path, *line[1:])[0] == 0
     assert disentune("results", maker.run.path, "--metric", name)[0] == 2
+
+
+def test_a_single_arm_has_no_column_for_people():
+    assert told_arm(pd.DataFrame({"arm": ["all", "all"]})) == []
+    assert told_arm(pd.DataFrame({"arm": ["near", "far"]})) == ["arm"]

@@ -12,7 +12,7 @@ import pytest
 from conftest import TRIAL
 from disentune.files import documents
 from disentune.results import watch
-from disentune.results.watch import Mark, Watcher, as_json, looks, status_path
+from disentune.results.watch import Mark, Watcher, as_json, looks, trouble_path
 from disentune.runs.ledger import Run
 from disentune.runs.trial_folder import Status, TrialFolder
 from disentune.spec.settings import Objective
@@ -138,7 +138,7 @@ def test_a_model_based_search_asks_for_at_most_its_points_for_each_seed_and_arm(
     assert picture.finished
 
 
-def test_running_trials_show_the_step_of_their_newest_row_and_their_time_goes_on(maker):
+def test_running_trials_show_the_step_of_their_newest_row_and_their_time_advances(maker):
     folder = add(maker, status="running", rows=[(300, 0.2), (600, 0.3)], seconds=20.0)
     (folder.path / "status.json").write_text(json.dumps(asdict(Status("running", 500, seconds=20.0))))
     touched(folder, 100)
@@ -199,6 +199,38 @@ def test_broken_trials_and_numbers_that_are_none_are_never_the_best(maker):
     assert Watcher(maker.run).look().best.value == 0.1
 
 
+def test_of_trials_that_train_now_the_best_is_not_the_one_that_began_first(maker):
+    add(maker, 0.001, 0, "running", [(1200, 0.05)])
+    add(maker, 0.001, 1, "running", [(900, 0.72)])
+    with maker.run.locked():
+        watcher = Watcher(maker.run)
+        assert watcher.look().best.value == 0.72
+        add(maker, 0.01, 0, "done", [(1500, 0.4)])
+        assert watcher.look().best.value == 0.4
+
+
+def test_the_share_of_steps_counts_what_running_trials_have_trained(maker):
+    add(maker, 0.001, 0, "done", [(1500, 0.5)])
+    add(maker, 0.01, 0, "running", [(300, 0.2)])
+    with maker.run.locked():
+        picture = Watcher(maker.run).look()
+    assert picture.share == (1500 + 300) / (picture.expected * 1500)
+
+
+def test_the_time_left_counts_what_happens_between_trials(maker, monkeypatch):
+    """Two and a half of four trials took a session that was far longer than their training."""
+    now = time.time()
+    monkeypatch.setattr("disentune.results.watch.Run.began", lambda run: now - 1e5)
+    monkeypatch.setattr("disentune.results.watch.time.time", lambda: now)
+    monkeypatch.setattr("disentune.results.watch._expected", lambda *asked: 4)
+    for seed in range(2):
+        add(maker, 0.001, seed, "done", [(1500, 0.5)])
+    add(maker, 0.01, 0, "running", [(750, 0.2)])
+    with maker.run.locked():
+        picture = Watcher(maker.run).look()
+    assert picture.left_s == pytest.approx(1e5 * 1.5 / 2.5)
+
+
 def test_a_running_trial_can_be_the_best_by_its_last_number(maker):
     folder = add(maker, status="running", rows=[(300, 0.1), (600, 0.7)])
     folder.append_row({"step": 900, "metrics": {"loss": 0.5}})
@@ -255,7 +287,7 @@ def test_a_damaged_trial_does_not_hide_what_the_metric_is(maker):
     assert Watcher(maker.run).look().best.value == 0.3
 
 
-def test_another_objective_is_read_from_the_rows_anew(maker):
+def test_another_objective_is_read_from_the_rows_again(maker):
     add(maker, rows=[(300, 0.4)])
     watcher = Watcher(maker.run)
     assert watcher.look().best.value == 0.4
@@ -326,11 +358,13 @@ def test_nothing_is_promised_before_anything_is_known(maker):
 def test_where_trials_are_cut_the_next_ones_are_taken_to_end_as_the_ended_ones(maker, scheduler, unbegun):
     cut = {"name": scheduler, "grace": 300} if scheduler != "none" else "none"
     sweep(maker, objective=MIG, scheduler=cut)
-    add(maker, 0.001, 0, "done", [(500, 0.2)], cause=f"scheduler.{scheduler}: stopped at step 500")
+    add(maker, 0.001, 0, "stopped", [(500, 0.2)], cause=f"scheduler.{scheduler}: stopped at step 500")
     add(maker, 0.001, 1, "done", [(300, 0.2)], cause=f"scheduler.{scheduler}: stopped at step 300")
     add(maker, 0.01, 0, "running", [(500, 0.2)])
     with maker.run.locked():
-        assert Watcher(maker.run).look().left_s == pytest.approx((1000 + 5 * unbegun) / 10)
+        picture = Watcher(maker.run).look()
+    assert picture.left_s == pytest.approx((1000 + 5 * unbegun) / 10)
+    assert picture.states == {"stopped": 2, "running": 1, "pending": 5}
 
 
 def test_what_a_model_based_search_has_not_asked_for_yet_takes_time_too(maker):
@@ -364,7 +398,7 @@ def test_trials_an_hour_are_those_of_this_session_and_of_the_last_hour(maker):
 
 def test_troubles_of_one_cause_stand_together_the_newest_first(maker):
     causes = [("failed", "ValueError: no\nTraceback", 300), ("failed", "ValueError: no\nother", 100),
-              ("diverged", "the loss became nan", 200), ("failed", "", 50)]  # fmt: skip
+              ("diverged", "the loss was nan", 200), ("failed", "", 50)]  # fmt: skip
     for beta, (status, cause, ago) in zip(BETAS, causes, strict=True):
         touched(add(maker, beta, 0, status, cause=cause), ago)
     add(maker, 0.001, 1, "done", cause="stop.plateau: no improvement")
@@ -444,7 +478,7 @@ def test_a_row_counts_once_it_is_whole(maker):
     assert watcher.look().best.value == 0.9
 
 
-def test_rows_that_were_begun_anew_are_read_anew(maker):
+def test_rows_that_were_started_again_are_read_again(maker):
     folder = add(maker, status="running", rows=[(300, 0.1), (600, 0.9)])
     watcher = Watcher(maker.run)
     assert watcher.look().best.value == 0.9
@@ -467,7 +501,7 @@ def test_a_step_that_comes_twice_counts_as_it_came_first(maker):
 @pytest.mark.parametrize("line", [b"{ruined", b"[]", b"7", b'{"step": 1}', b'{"step": "x", "metrics": {}}', b"\xff\xfe",
                                   b'{"step": 1, "metrics": 3}', b'{"step": 1, "metrics": {}, "clock": 5}',
                                   b'{"step": 1, "metrics": {}, "overrides": 5}', b"[" * 100_000, b""])  # fmt: skip
-def test_a_damaged_line_is_said_and_the_others_count(maker, line):
+def test_a_damaged_line_is_reported_and_the_others_count(maker, line):
     folder = add(maker, rows=[(300, 0.1)])
     folder.rows_path.write_bytes(line + b"\n" + folder.rows_path.read_bytes())
     watcher = Watcher(maker.run)
@@ -478,7 +512,7 @@ def test_a_damaged_line_is_said_and_the_others_count(maker, line):
 
 
 @pytest.mark.parametrize("value", [None, "high", [1], {"a": 1}])
-def test_what_is_no_number_is_no_value(value):
+def test_values_that_are_not_numbers_are_ignored(value):
     assert watch._mark({"step": 3, "metrics": {"mig": value}}, "mig")[:3:2] == (3, None)
 
 
@@ -488,7 +522,7 @@ TORN = [b"", b"{", b"[]", b'{"state": 3}', b'{"state": "done", "cause": null}', 
 
 @pytest.mark.parametrize("name", ["status.json", "config.json"])
 @pytest.mark.parametrize("content", TORN)
-def test_the_last_sound_reading_stands_while_a_file_is_torn(maker, name, content):
+def test_the_last_valid_reading_is_kept_while_a_file_is_torn(maker, name, content):
     folder = add(maker, rows=[(300, 0.4)], cause="as it was")
     watcher, path = Watcher(maker.run), folder.path / name
     before, sound = watcher.look(), path.read_bytes()
@@ -501,7 +535,7 @@ def test_the_last_sound_reading_stands_while_a_file_is_torn(maker, name, content
     assert (after.notes, after.best.value) == ((), 0.4)
 
 
-def test_a_trial_that_was_never_read_is_said_and_left_out(maker):
+def test_a_trial_that_was_never_read_is_reported_and_left_out(maker):
     folder = add(maker)
     (folder.path / "config.json").write_text("{torn")
     picture = Watcher(maker.run).look()
@@ -553,7 +587,7 @@ def test_a_file_that_cannot_be_reached_for_a_moment_is_not_taken_for_a_missing_o
     assert watcher.look().notes == ()
 
 
-def test_trials_and_runs_may_vanish_while_one_looks(maker):
+def test_trials_and_runs_may_vanish_during_a_refresh(maker):
     folders = [add(maker, beta, rows=[(300, beta)]) for beta in BETAS]
     watcher = Watcher(maker.run)
     assert watcher.look().best.value == 1.0
@@ -573,7 +607,9 @@ def test_a_sweep_that_cannot_be_read_leaves_the_trials_to_see(maker):
     watcher = Watcher(maker.run)
     picture = watcher.look()
     assert (picture.expected, picture.states) == (1, {"failed": 1})
-    assert picture.notes[0].startswith("the sweep is not known, so no trial is called best: ")
+    assert picture.notes[0].startswith(
+        "the sweep cannot be read; the objective is unknown, so no trial is ranked best: "
+    )
     assert "\n" not in picture.notes[0]
     sweep(maker)
     assert (watcher.look().expected, watcher.look().notes) == (8, ())
@@ -599,7 +635,7 @@ def test_looking_writes_nothing(maker):
 # ---- looking until the end
 
 
-def test_one_looks_until_no_driver_is_left(maker, monkeypatch):
+def test_watching_ends_when_no_driver_is_left(maker, monkeypatch):
     waits, driver = [], maker.run.locked()
     driver.__enter__()
 
@@ -637,8 +673,8 @@ def test_as_json_has_exactly_its_keys_and_only_numbers_that_json_has(maker):
     with maker.run.locked():
         found = json.loads(json.dumps(as_json(Watcher(maker.run).look(), "runs/demo/main"), allow_nan=False))
     assert list(found) == [
-        "time", "running", "finished", "trials", "states", "steps_per_second", "trials_per_hour", "seconds_left",
-        "metric", "best", "running_trials", "troubles", "notes",
+        "time", "running", "finished", "trials", "states", "selection", "steps_per_second", "trials_per_hour",
+        "seconds_left", "share_of_steps", "metric", "best", "running_trials", "troubles", "notes",
     ]  # fmt: skip
     assert found["states"] == {"done": 1, "running": 1, "pending": 5, "failed": 1}
     assert (found["running"], found["finished"], found["trials"], found["metric"]) == (True, False, 8, "mig")
@@ -657,11 +693,47 @@ def test_the_best_as_json_has_the_value_it_is_the_best_by(maker):
     assert as_json(Watcher(maker.run).look(), "runs/demo/main")["best"]["value"] == 0.9
 
 
-def test_the_path_of_a_status_is_the_one_on_disk(maker):
+def test_the_file_to_read_is_the_log_of_errors_or_the_status_without_one(maker):
     folder = add(maker)
-    assert status_path(str(maker.run.path), folder.id) == str(folder.path / "status.json")
+    assert trouble_path(str(maker.run.path), folder.id) == str(folder.path / "status.json")
+    folder.add_error("Traceback ...")
+    assert trouble_path(str(maker.run.path), folder.id) == str(folder.path / "errors.log")
 
 
 def test_a_mark_keeps_what_is_needed_of_a_row():
     row = {"step": 3, "metrics": {"mig": 1, "loss": 2.0}, "clock": {"seconds": 4.5}, "overrides": {"a": 1}}
     assert watch._mark(row, "mig") == Mark(3, 4.5, 1.0, {"a": 1})
+
+
+# ---- a session that runs a part of the sweep
+
+
+def test_counts_and_times_are_of_the_trials_that_the_session_was_asked_for(maker):
+    add(maker, 0.001, 0, "done", [(1500, 0.5)])
+    chosen = [add(maker, 0.001, 1, "running", [(500, 0.2)]).id, add(maker, 0.01, 0, "pending").id, "0" * 12]
+    with maker.run.locked() as session:
+        selection = {"flags": "--limit 3", "steps": dict.fromkeys(chosen, 1500), "most": None}
+        maker.run.record_selection(session, selection)
+        picture = Watcher(maker.run).look()
+    assert (picture.ended, picture.expected) == (0, 3)
+    assert picture.states == {"running": 1, "pending": 2}
+    assert picture.left_s == pytest.approx((1000 + 2 * 1500) / 10)
+    assert as_json(picture, "run")["selection"] == "--limit 3"
+    after = Watcher(maker.run).look()
+    assert (after.selection, after.expected) == (None, 8)
+
+
+def test_the_selection_of_an_earlier_session_does_not_count(maker):
+    maker.run.record_selection("earlier", {"flags": "--limit 1", "steps": {"0" * 12: 1500}, "most": None})
+    with maker.run.locked():
+        assert Watcher(maker.run).look().expected == 8
+
+
+def test_a_limited_search_is_expected_to_end_so_many_trials(maker):
+    search = {"name": "optuna", "points": 5}
+    sweep(maker, {"log_uniform": [1e-4, 1.0]}, search=search, objective=MIG)
+    add(maker, 0.5, 0, "done", [(1500, 0.2)])
+    with maker.run.locked() as session:
+        maker.run.record_selection(session, {"flags": "--limit 2", "steps": None, "most": 3})
+        picture = Watcher(maker.run).look()
+    assert (picture.ended, picture.expected, picture.at_most) == (1, 3, True)

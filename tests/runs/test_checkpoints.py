@@ -64,7 +64,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_with_a_note(chec
         checkpoints.load(10)
     step, state, notes = checkpoints.newest()
     assert step == state["step"] == 5
-    assert notes == [f"{path} is damaged; the checkpoint before it is used"]
+    assert notes == [f"{path} is damaged; using the previous checkpoint"]
 
 
 def test_when_all_are_damaged_training_begins_again(checkpoints):
@@ -99,7 +99,7 @@ def test_a_checkpoint_on_a_bad_block_of_the_disk_is_passed_over(checkpoints, mon
     assert checkpoints.steps() == []
 
 
-def test_a_damaged_checkpoint_does_not_crowd_out_the_sound_ones(checkpoints):
+def test_a_damaged_checkpoint_does_not_crowd_out_the_intact_ones(checkpoints):
     """The newest of 10, 20, 30 is damaged; going on from 20 to 25 and keeping one must keep 25, not the wreck."""
     save(checkpoints, 10, 20, 30)
     checkpoints.path(30).write_bytes(b"wreck")
@@ -144,3 +144,33 @@ def test_copying_into_a_trial_that_has_no_checkpoint_yet(tmp_path):
     save(theirs, 10)
     ours.copy_from(theirs, 10)
     assert ours.newest()[0] == 10
+
+
+# ---- weights only
+
+
+def test_a_slim_checkpoint_has_the_bits_of_the_weights_and_nothing_else(checkpoints):
+    moments = {"optimiser": {0: {"exp_avg": torch.ones(1000)}}, "contents": []}
+    checkpoints.save(7, STATE | moments)
+    whole = checkpoints.path(7).stat().st_size
+    checkpoints.slim()
+    state = checkpoints.load(7)
+    assert bits(state["model"]) == bits(STATE["model"])
+    assert state.keys() == {"step", "model", "contents", "weights_only"}
+    assert checkpoints.path(7).stat().st_size < whole - 4000
+
+
+def test_training_never_continues_from_weights_only(checkpoints):
+    save(checkpoints, 5, 10)
+    checkpoints.slim()
+    assert checkpoints.newest() == (0, None, [])
+    save(checkpoints, 7)
+    assert checkpoints.newest()[0] == 7
+
+
+def test_a_damaged_checkpoint_keeps_no_other_from_being_slimmed(checkpoints):
+    save(checkpoints, 5, 10)
+    checkpoints.path(5).write_bytes(b"damaged")
+    checkpoints.slim()
+    assert checkpoints.load(10)["weights_only"]
+    assert checkpoints.path(5).read_bytes() == b"damaged"

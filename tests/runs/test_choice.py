@@ -1,10 +1,14 @@
 """The trials that --only and --limit choose are a function of the points and the ledger alone."""
 
+import json
+from dataclasses import asdict
+
 import pytest
 
-from disentune.runs.choice import EVERY_TRIAL, Choice, choose, selected_by
+from disentune.runs.choice import EVERY_TRIAL, Choice, choose, parsed_selection, selected_by, selection_of
 from disentune.runs.trial_folder import Status
 from disentune.spec import space
+from disentune.spec.settings import Settings, Stop
 from simulator import sweep_file
 
 
@@ -49,3 +53,24 @@ def test_a_choice_does_not_depend_on_what_was_asked_before(asked):
 
 def test_a_choice_by_number_has_every_id():
     assert Choice(most=2).has("0123456789ab")
+
+
+def test_a_limit_takes_trials_that_stop_steps_ended_when_the_sweep_allows_more(tmp_path):
+    points = space.read(sweep_file(tmp_path, extra="stop: {steps: 9}")).points
+    first, *others = [point.config.id for point in points]
+    statuses = {first: Status("done", 6, "stop.steps: 6")} | {other: Status("done", 12) for other in others[1:]}
+    more = Settings(stop=Stop(steps=9))
+    assert choose(points, statuses, limit=5, settings=more).ids == {first, others[0]}
+    assert choose(points, statuses, limit=5, settings=Settings(stop=Stop(steps=6))).ids == {others[0]}
+
+
+def test_a_selection_comes_back_as_it_was_recorded(asked):
+    points = asked.points
+    chosen = Choice(frozenset(point.config.id for point in points[:2]), flags="--limit 2")
+    for selection in (selection_of(chosen, points, 3), selection_of(Choice(most=2, flags="--limit 2"), points, 3)):
+        assert parsed_selection(json.loads(json.dumps(asdict(selection)))) == selection
+    assert selection_of(chosen, points, 3).steps == {point.config.id: 12 for point in points[:2]}
+    assert selection_of(Choice(most=2), points, 3).most == 5
+    assert selection_of(EVERY_TRIAL, points, 3) is None
+    for damaged in ({}, {"flags": 5}, {"flags": "", "steps": {"a": "b"}}, {"flags": "", "most": None}):
+        assert parsed_selection(damaged) is None

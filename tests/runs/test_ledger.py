@@ -199,7 +199,7 @@ def test_a_config_is_checked_without_importing_what_it_names(run, tmp_path, monk
 
 
 @pytest.mark.parametrize("name", ["{}.bak", "tmp", "{}-copy", "copy of {}", "0000"])
-def test_a_copy_beside_a_trial_is_no_trial_and_is_named(run, name):
+def test_a_copy_beside_a_trial_is_not_a_trial_and_is_named(run, name):
     folder = run.trial(CONFIG.id)
     folder.create(CONFIG, ("a",))
     copy = run.path / "trials" / name.format(CONFIG.id)
@@ -236,13 +236,13 @@ def test_a_damaged_status_is_named_with_what_to_do(folder, content):
     with pytest.raises(ConfigError) as caught:
         folder.status()
     assert f"{path} is damaged" in str(caught.value)
-    assert "remove it: the trial continues from its newest checkpoint" in str(caught.value)
+    assert "remove it, and the trial continues from its newest checkpoint" in str(caught.value)
 
 
 # ---- runs
 
 
-def test_a_folder_whose_creation_was_cut_short_is_no_trial(run):
+def test_a_folder_whose_creation_was_cut_short_is_not_a_trial(run):
     run.trial(CONFIG.id).create(CONFIG, ("a",))
     (run.path / "trials" / "0000").mkdir()
     (run.path / "trials" / "a file").touch()
@@ -660,7 +660,7 @@ def test_a_trial_in_a_store_reads_back(far, far_folder):
     assert read_bytes(again.errors_path) == b"first\nsecond\n"
 
 
-def test_a_folder_without_a_config_is_no_trial_in_a_store_either(far, far_folder):
+def test_a_folder_without_a_config_is_not_a_trial_in_a_store_either(far, far_folder):
     (far.path / "trials" / "half" / "status.json").write_bytes(b"{}")
     assert [trial.id for trial in far.trials()] == [CONFIG.id]
     assert far.known_trials("status.json").keys() == {CONFIG.id}
@@ -785,7 +785,7 @@ def test_a_run_is_found_by_its_address_or_in_its_storage(far, tmp_path):
         assert find_run(text, where) == far
     with pytest.raises(ConfigError, match="Did you mean 'demo/main'"):
         find_run("dem/main", "s3://bucket/runs")
-    with pytest.raises(ConfigError, match="there is no bucket 'nobody'"):
+    with pytest.raises(ConfigError, match="bucket 'nobody' does not exist"):
         find_run("s3://nobody/demo/main")
 
 
@@ -821,8 +821,12 @@ def test_nothing_that_a_worker_writes_brings_a_deleted_run_back(tmp_path, trial_
 
 PACKAGE = Path(ledger.__file__).parents[1]
 OWNERS = {PACKAGE / "runs" / f"{name}.py" for name in ("ledger", "trial_folder", "checkpoints")}
-OTHERS = {("tracking/connection.py", "wandb")}
-"""Joins that have nothing to do with a run: the folder of W&B's own settings."""
+OTHERS = {
+    ("tracking/connection.py", "wandb"),
+    ("dashboard/shelf.py", "sweep.yaml"),
+    ("files/earlier.py", "checkpoints"),
+}
+"""The folder of W&B's own settings; how a storage is searched for runs, and for the weights of an earlier trial."""
 
 
 def joined_names(path: Path) -> set[str]:

@@ -4,6 +4,7 @@ import json
 import math
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +19,7 @@ from disentune.runs.trial_folder import Status
 from disentune.spec import space
 from disentune.spec.config import TrainingParams
 from disentune.spec.sweepfile import read_sweep
+from simulator import simulate, sweep_file
 
 TRIAL = {
     "dataset": {"name": "xysquares", "image_size": 8, "square_size": 2, "squares": 1},
@@ -83,7 +85,7 @@ def test_without_a_run_everything_is_new(sweep, run):
     assert not run.path.exists()  # looking writes nothing
 
 
-def test_done_continuing_and_new_are_told_apart(sweep, run):
+def test_done_continuing_and_new_trials_are_counted_separately(sweep, run):
     read = sweep(GRID, seeds=3)
     ran(run, read, ("done", 40), ("failed", 7), ("diverged", 9), ("running", 20), ("pending", 0))
     planned = make_plan(read, run)
@@ -150,7 +152,7 @@ def test_a_changed_sweep_is_refused_with_the_key_and_both_values(sweep, run):
     assert f"{run.path} holds 2 trial(s) that" in said
     assert "For example: training.learning_rate was 0.001, is 0.01." in said
     assert "--name NEW" in said
-    assert f"put the sweep back as it is in {run.sweep_path}" in said
+    assert f"restore the sweep from {run.sweep_path}" in said
 
 
 def test_a_shrunk_sweep_is_refused_too(sweep, run):
@@ -188,7 +190,7 @@ def test_a_storage_that_cannot_be_read_is_named(sweep, tmp_path):
         make_plan(sweep(GRID), Run(tmp_path / ("x" * 300)))
 
 
-def test_a_removed_or_damaged_environment_is_no_obstacle_or_named(sweep, run):
+def test_a_removed_environment_is_no_obstacle_and_a_damaged_one_is_named(sweep, run):
     read = sweep(GRID)
     ran(run, read, ("done", 40))
     (run.path / "environment.json").write_text("{")
@@ -236,7 +238,9 @@ def test_a_changed_plug_in_is_a_warning_that_names_the_module(sweep, run, own_su
     assert make_plan(read, run).warnings == []
     own_sums.write_text("x = 1\n")
     (note,) = make_plan(read, run).warnings
-    assert note.startswith("this run has rows of another environment or other code, so new numbers may differ: ")
+    assert note.startswith(
+        "earlier rows of this run come from a different environment or code, so new numbers may differ: "
+    )
     assert "source of own_sums_17 " in note
     assert "own_vae_17 " not in note
 
@@ -315,13 +319,20 @@ def test_a_model_based_search_may_ask_for_more_points_and_for_nothing_else(sweep
         sweep(SPACE, search=optuna(5), objective=MIG, seeds=2),
         sweep(SPACE, search=optuna(5), objective=MIG, scheduler={"name": "asha", "grace": 20}),
     ):
-        with pytest.raises(ConfigError, match="was searched with other arms, domains or settings"):
+        with pytest.raises(ConfigError, match="was started with different arms, domains or settings"):
             make_plan(other, run)
 
 
-def test_a_grid_cannot_go_on_as_a_model_based_search(sweep, run):
+def test_a_change_of_the_search_is_named_once_however_many_arms_have_it(sweep, run):
+    searched(run, sweep(SPACE, search=optuna(5), objective=MIG), ("done", 40))
+    with pytest.raises(ConfigError) as refused:
+        make_plan(sweep(SPACE, search=optuna(5), objective=MIG | {"mode": "min"}), run)
+    assert str(refused.value).count("objective.mode was 'max', is 'min'") == 1
+
+
+def test_a_grid_cannot_continue_as_a_model_based_search(sweep, run):
     ran(run, sweep(GRID), ("done", 40))
-    with pytest.raises(ConfigError, match="was searched with other arms, domains or settings"):
+    with pytest.raises(ConfigError, match="was started with different arms, domains or settings"):
         make_plan(sweep(SPACE, search=optuna(), objective=MIG), run)
 
 
@@ -426,9 +437,9 @@ def test_cost_is_bytes_of_checkpoints_and_seconds_by_a_probe(sweep, run, untouch
     free = cost(read, planned, probe=False)
     assert free.seconds is None
     probed = cost(read, planned, probe=True)
-    assert (
-        probed.disk == free.disk > 3 * 2 * 3 * 4 * (3 * 8 * 8 * 8)
-    )  # trials x kept x moments x bytes x weights of a layer
+    layer = 4 * (3 * 8 * 8 * 8)  # bytes x weights
+    assert probed.disk == free.disk > 3 * 2 * layer  # trials x kept
+    assert probed.disk_while_training == free.disk_while_training > 3 * 3 * layer  # weights and moments x kept
     assert 0 < probed.seconds < 60
     assert math.isfinite(probed.seconds)
 
@@ -477,7 +488,7 @@ def test_a_model_that_does_not_fit_is_an_error_in_words(sweep, run):
         cost(read, make_plan(read, run), probe=False)
 
 
-def test_a_trial_whose_data_or_framework_cannot_start_is_met_without_a_probe(sweep, run, monkeypatch):
+def test_a_trial_whose_data_or_framework_cannot_start_is_reported_without_a_probe(sweep, run, monkeypatch):
     """Such as a user's own data set that fails when it is opened."""
 
     def fail(self, on_device):
@@ -506,23 +517,23 @@ def test_a_trial_that_fails_in_the_probe_is_an_error_in_words(sweep, run, monkey
 # ---- filters
 
 
-def test_filters_go_with_searches_whose_trials_stand_alone(sweep):
+def test_filters_work_with_searches_whose_trials_are_independent(sweep):
     filters_allowed(sweep(GRID), only=True, limited=True)
     asha = sweep(GRID, scheduler={"name": "asha", "grace": 20}, objective=MIG)
     filters_allowed(asha, only=False, limited=True)
-    with pytest.raises(ConfigError, match="--only cannot go with scheduler: asha"):
+    with pytest.raises(ConfigError, match="--only cannot be combined with scheduler: asha"):
         filters_allowed(asha, only=True, limited=False)
-    with pytest.raises(ConfigError, match="--only cannot go with search: optuna"):
+    with pytest.raises(ConfigError, match="--only cannot be combined with search: optuna"):
         filters_allowed(sweep(SPACE, search=optuna(), objective=MIG), only=True, limited=False)
     pbt = {"name": "pbt", "every": 20, "keys": ["framework.beta"]}
     replicated = sweep(GRID, scheduler={"name": "asha", "grace": 20}, objective=MIG, seeds=2)
-    with pytest.raises(ConfigError, match="--limit cannot go with scheduler: asha and 2 seeds"):
+    with pytest.raises(ConfigError, match="--limit cannot be combined with scheduler: asha and 2 seeds"):
         filters_allowed(replicated, only=False, limited=True)
-    with pytest.raises(ConfigError, match="--limit cannot go with scheduler: pbt"):
+    with pytest.raises(ConfigError, match="--limit cannot be combined with scheduler: pbt"):
         filters_allowed(sweep(GRID, scheduler=pbt, objective=MIG), only=False, limited=True)
 
 
-def test_a_trial_ended_by_stop_steps_goes_on_when_the_number_is_raised(sweep, run):
+def test_a_trial_ended_by_stop_steps_continues_when_the_number_is_raised(sweep, run):
     read = sweep({"a": {}}, stop={"steps": 20})
     ran(run, read)
     folder = run.trial(space.check(read).points[0].config.id)
@@ -534,7 +545,7 @@ def test_a_trial_ended_by_stop_steps_goes_on_when_the_number_is_raised(sweep, ru
 
 
 @pytest.mark.parametrize("state", ["done", "running", "diverged"])
-def test_a_trial_whose_rows_were_cut_goes_on_from_before_the_gap_and_is_named(sweep, run, state):
+def test_a_trial_whose_rows_were_cut_continues_from_before_the_gap_and_is_named(sweep, run, state):
     read = sweep({"a": {}})
     ran(run, read, (state, 40))
     folder = run.trials()[0]
@@ -544,7 +555,8 @@ def test_a_trial_whose_rows_were_cut_goes_on_from_before_the_gap_and_is_named(sw
     gap = 20 if state == "diverged" else 40
     assert (planned.done, planned.continuing) == (0, {folder.id: gap - 20})
     assert planned.warnings[0] == (
-        f"1 trial lacks rows that had been written ({folder.id} from step {gap} on); they are computed again from there"
+        f"1 trial lacks rows that had been written ({folder.id} from step {gap} on); "
+        "these trials are computed again from there"
     )
 
 
@@ -564,3 +576,16 @@ def test_a_limit_counts_failed_trials_that_are_tried_again(sweep, run):
     assert planned.choice.ids == {ids[0], ids[2]}
     assert planned.continuing == {ids[0]: 20, ids[2]: 20}
     assert make_plan(read, run, limit=2).choice.ids == {ids[3]}
+
+
+@pytest.mark.parametrize("finished", ["weights", "all"])
+def test_the_disk_that_a_plan_names_is_the_disk_that_the_checkpoints_take(tmp_path, finished):
+    model = "model={name: mlp, width: 200, latents: 3}"  # so large that a file's own words count little
+    path, changes = sweep_file(tmp_path), (model, "seeds=1", f"checkpoint={{finished: {finished}}}")
+    run, read = Run(tmp_path / "runs" / "tiny" / "main"), read_sweep(path, changes)
+    said = cost(read, make_plan(read, run), probe=False)
+    simulate(run, path, np.random.default_rng(0), overrides=changes)
+    files = [folder.checkpoints.path(step) for folder in run.trials() for step in folder.checkpoints.steps()]
+    taken = sum(file.stat().st_size for file in files)
+    at_most = said.disk / (2 * len(run.trials())) * len(files)  # the last checkpoint may be the best as well
+    assert taken == pytest.approx(at_most, rel=0.02)

@@ -51,7 +51,7 @@ def test_a_damaged_line_is_named_by_its_place_in_the_whole_file(tmp_path):
         reader.rows()
 
 
-def test_a_loose_reader_gives_none_for_a_line_that_is_no_json_and_checks_nothing_else(tmp_path):
+def test_a_loose_reader_gives_none_for_a_line_that_is_not_json_and_checks_nothing_else(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{ruined\n{"step": "x"}\n' + b"[" * 100_000 + b"\n\n" + lines(4).encode())
     assert RowReader(path).loose_rows() == [None, {"step": "x"}, None, None, row(4)]

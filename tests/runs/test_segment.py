@@ -18,15 +18,18 @@ import torch
 
 from disentune.errors import ConfigError, DataError
 from disentune.learn import pictures
-from disentune.learn.training import Training
+from disentune.learn.training import Training, can_train
 from disentune.runs import segment as segment_module
 from disentune.runs.checkpoints import Checkpoints
 from disentune.runs.ledger import Run
 from disentune.runs.segment import Best, Preempted, Segment, Superseded, Watchdog, _Worker, plateau, work
 from disentune.runs.trial_folder import TrialFolder, is_final
-from disentune.spec.settings import Objective, Plateau, Settings
+from disentune.spec.settings import Checkpoint, Objective, Pbt, Plateau, Settings, Stop
+from processes import patience_s
 
 MIG = Objective(metric="mig", mode="max")
+WHOLE = Settings(objective=MIG, checkpoint=Checkpoint(finished="all"))
+"""So that a test can let a finished trial continue."""
 SMALL = {
     "dataset__image_size": 8, "dataset__square_size": 2, "dataset__grid_size": 3, "model__width": 8,
     "training__steps": 12, "training__batch_size": 4, "training__log_every": 4, "evaluation__every": 4,
@@ -68,7 +71,7 @@ def segment(tmp_path, trial_with):
         def make(until=12, settings=None, overrides=None, **changes):
             config = trial_with(**SMALL | changes)
             run.trial(config.id).create(config, ("all",))
-            plain = (settings or Settings(objective=MIG)).model_dump()
+            plain = (settings or WHOLE).model_dump()
             return Segment(str(run.path), config.id, until, session, plain, overrides or {})
 
         make.run = run
@@ -91,7 +94,7 @@ def test_a_segment_trains_to_its_step_and_pauses_with_a_checkpoint(segment):
     assert [row["step"] for row in folder.rows()] == [4]
 
 
-def test_the_next_segment_goes_on_and_ends_done_with_its_last_and_best_checkpoints(segment):
+def test_the_next_segment_continues_and_ends_done_with_its_last_and_best_checkpoints(segment):
     list(work(segment(until=6)))
     part = segment(until=12)
     steps, outcome = steps_and_outcome(part)
@@ -122,9 +125,7 @@ def test_a_damaged_checkpoint_costs_a_note_and_some_steps_but_no_row(segment):
     newest = folder.checkpoints.path(9)
     newest.write_bytes(newest.read_bytes()[:-7])
     reports = list(work(part))
-    assert [report.note for report in reports if report.note] == [
-        f"{newest} is damaged; the checkpoint before it is used"
-    ]
+    assert [report.note for report in reports if report.note] == [f"{newest} is damaged; using the previous checkpoint"]
     assert reports[0].step <= 9, "an undamaged one would go on with step 10"
     assert reports[-1].outcome == "done"
     assert [row["step"] for row in folder.rows()] == [4, 8, 12]
@@ -184,10 +185,14 @@ def undisturbed(segment, settings):
 def rows_and_weights(folder):
     """To the bit; the files of states that were saved, loaded and saved again differ in how they name things."""
     rows, files = left_by(folder)
-    return rows, sorted(files), [value.tolist() for value in folder.checkpoints.newest()[1]["model"].values()]
+    return (
+        rows,
+        sorted(files),
+        [value.tolist() for value in folder.checkpoints.load(folder.checkpoints.steps()[-1])["model"].values()],
+    )
 
 
-def test_an_error_within_its_retries_goes_on_from_the_checkpoint_to_the_same_bits(segment, trouble):
+def test_an_error_within_its_retries_continues_from_the_checkpoint_to_the_same_bits(segment, trouble):
     settings = retrying(error=1)
     expected = undisturbed(segment, settings)
     part = segment(settings=settings)
@@ -195,7 +200,7 @@ def test_an_error_within_its_retries_goes_on_from_the_checkpoint_to_the_same_bit
     trouble.at = {8: ValueError("the first")}
     *_, last = work(part)
     assert last.outcome == "retried"
-    assert last.note == f"{part.trial_id} had an error and goes on from step 6: ValueError: the first"
+    assert last.note == f"{part.trial_id} had an error and continues from step 6: ValueError: the first"
     status = folder.status()
     assert (status.state, status.cause, status.faults) == ("pending", "", {"error": 1})
     assert steps_and_outcome(part) == ([7, 8, 9, 10, 11, 12, 12], "done")
@@ -230,7 +235,7 @@ def test_out_of_memory_has_retries_of_its_own(segment, trouble, error):
     assert folder.status().cause.startswith("out of memory: ")
 
 
-def test_an_error_holds_no_memory_once_it_is_told(segment, monkeypatch):
+def test_an_error_holds_no_memory_once_it_is_reported(segment, monkeypatch):
     built = []
 
     class Remembered(Training):
@@ -281,16 +286,16 @@ def test_a_ledger_that_cannot_be_read_from_the_start_is_the_storage_s_fault(segm
         list(work(part))
 
 
-def test_a_run_that_is_not_to_be_seen_is_the_storage_s_fault(segment, tmp_path):
+def test_a_run_that_is_not_visible_is_the_fault_of_the_storage(segment, tmp_path):
     with pytest.raises(OSError, match="is its storage mounted"):
         list(work(replace(segment(), run=str(tmp_path / "unmounted" / "main"))))
 
 
-def test_a_trial_that_a_scheduler_had_stopped_ends_as_any_other_when_it_may_go_on(segment):
+def test_a_trial_that_a_scheduler_had_stopped_ends_as_any_other_when_it_may_continue(segment):
     part = segment(until=6)
     list(work(part))
     folder = segment.run.trial(part.trial_id)
-    folder.update_status(state="done", cause="scheduler.asha: stopped at step 6")
+    folder.update_status(state="stopped", cause="scheduler.asha: stopped at step 6")
     list(work(segment()))
     assert (folder.status().state, folder.status().cause) == ("done", "")
     assert is_final(folder.status(), 12, Settings())
@@ -303,8 +308,8 @@ def test_a_trial_that_took_over_another_does_not_start_from_before_that(segment)
     folder.checkpoints.drop_from(5)
     assert steps_and_outcome(part)[1] == "failed"
     assert folder.status().cause.startswith(
-        "TrialError: neither this trial nor 0123456789abcdef, which it took over, has a sound checkpoint of step 6; "
-        "resume with --retry-failed: its population is then computed again from the start"
+        "TrialError: neither this trial nor 0123456789abcdef, which it copied, has an intact checkpoint of step 6; "
+        "resume with --retry-failed to compute its population again from the start"
     )
 
 
@@ -324,7 +329,7 @@ def test_a_trial_that_took_over_another_takes_its_checkpoint_again(segment):
     assert reports[-1].outcome == "done"
     assert rows_and_weights(folder) == expected
     assert [report.note for report in reports if report.note] == [
-        f"{folder.id} takes over trial {source.trial_id} at step 6 again: it had no sound checkpoint since then"
+        f"{folder.id} copies trial {source.trial_id} at step 6 again: it had no intact checkpoint since then"
     ]
 
 
@@ -335,9 +340,7 @@ def test_rows_from_before_a_take_over_cannot_be_computed_again_by_the_trial_alon
     without_rows(folder, 4)
     before = folder.rows_path.read_bytes(), folder.checkpoints.steps()
     assert steps_and_outcome(part)[1] == "failed"
-    assert (
-        "had no row of step 4, from before step 6, where it took over trial 0123456789abcdef" in folder.status().cause
-    )
+    assert "has no row of step 4, before step 6, where it copied trial 0123456789abcdef" in folder.status().cause
     assert (folder.rows_path.read_bytes(), folder.checkpoints.steps()) == before
 
 
@@ -348,7 +351,7 @@ def without_rows(folder, *steps):
 
 @pytest.mark.parametrize(("missing", "start"), [([8], 7), ([4], 1), ([4, 8], 1), ([], 12)])
 def test_a_trial_without_a_row_below_its_checkpoint_starts_from_a_checkpoint_before_it(segment, missing, start):
-    settings = Settings(checkpoint={"every_steps": 6, "keep": 2})
+    settings = Settings(checkpoint={"every_steps": 6, "keep": 2, "finished": "all"})
     expected = undisturbed(segment, settings)
     part = segment(until=11, settings=settings)
     list(work(part))
@@ -361,12 +364,15 @@ def test_a_trial_without_a_row_below_its_checkpoint_starts_from_a_checkpoint_bef
     assert rows_and_weights(folder) == expected
     new = [report.row["step"] for report in reports if report.row]
     assert new == [step for step in (4, 8, 12) if step >= min([*missing, 12])]
-    notes = [f"{folder.rows_path} had no row of step {step}: computed again from before it" for step in missing[:1]]
+    notes = [
+        f"{folder.rows_path} had no row of step {step}; computing again from the checkpoint before it"
+        for step in missing[:1]
+    ]
     assert [report.note for report in reports if report.note] == notes
 
 
 def test_a_row_that_is_missing_among_those_after_the_newest_checkpoint_is_computed_too(segment):
-    settings = Settings(checkpoint={"every_steps": 1000})
+    settings = Settings(checkpoint={"every_steps": 1000, "finished": "all"})
     expected = undisturbed(segment, settings)
     part = segment(settings=settings)
     reports = work(part)
@@ -386,7 +392,7 @@ class Death(BaseException):
 @pytest.mark.parametrize("dying", [(Checkpoints, "drop_from"), (TrialFolder, "cut_rows"), (TrialFolder, "append_row"),
                                    (Checkpoints, "save")])  # fmt: skip
 def test_a_process_that_dies_while_it_fills_a_gap_leaves_one_that_is_filled_later(segment, monkeypatch, dying):
-    settings = Settings(checkpoint={"every_steps": 2, "keep": 3})
+    settings = Settings(checkpoint={"every_steps": 2, "keep": 3, "finished": "all"})
     expected = undisturbed(segment, settings)
     part = segment(settings=settings)
     list(work(part))
@@ -486,7 +492,7 @@ def test_a_damaged_ledger_is_not(segment):
 # ---- a node that is taken away
 
 
-def test_a_worker_leaves_its_node_with_a_checkpoint_and_goes_on_elsewhere(segment, monkeypatch):
+def test_a_worker_leaves_its_node_with_a_checkpoint_and_continues_elsewhere(segment, monkeypatch):
     monkeypatch.setattr(segment_module, "POLL_S", 0.0)
     settings = Settings(objective=MIG, checkpoint={"every_steps": 1000})
     expected = undisturbed(segment, settings)
@@ -560,7 +566,7 @@ def test_an_error_of_a_worker_that_was_given_up_is_not_recorded(segment, trouble
 def test_a_worker_that_begins_too_late_is_refused(segment):
     part = segment()
     next(work(replace(part, attempt=3)))
-    with pytest.raises(Superseded, match=r"attempt 2 .* comes too late"):
+    with pytest.raises(Superseded, match=r"attempt 2 .* is outdated"):
         next(work(replace(part, attempt=2)))
     assert segment.run.trial(part.trial_id).status().attempts == 3
 
@@ -576,7 +582,7 @@ def exit_code_of(child):
             child()
         finally:
             os._exit(99)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + patience_s(120)
     while time.monotonic() < deadline:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
@@ -596,7 +602,7 @@ def test_a_trial_that_hangs_ends_its_process_and_says_where_it_hung(segment, mon
     status = folder.status()
     assert (status.state, status.faults) == (state, {"hang": 1})
     log = folder.errors_path.read_text()
-    assert "no training step was finished for 0.5 s" in log
+    assert "no training step finished for 0.5 s" in log
     assert "in wait_for_ever" in log
     assert status.cause.startswith("no training step" if state == "failed" else "")
 
@@ -652,7 +658,7 @@ def watchdog(monkeypatch):
 
 
 def until(condition):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + patience_s(60)
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert condition()
@@ -810,7 +816,7 @@ def test_steps_that_are_trained_again_draw_nothing_again(segment, drawings):
     reports = list(work(part))
     damaged = [report.note for report in reports if report.note]
     assert damaged
-    assert all("is damaged; the checkpoint before it is used" in note for note in damaged)
+    assert all("is damaged; using the previous checkpoint" in note for note in damaged)
     assert next(report.step for report in reports if not report.note) == 1
     assert drawings == [4, 8, 12]
 
@@ -951,7 +957,7 @@ def test_pictures_that_cannot_be_drawn_cost_a_note_and_no_row(segment, monkeypat
 
     calls = []
 
-    def fail(trained):
+    def fail(trained, **asked):
         calls.append(trained)
         raise DataError(f"no room for picture {len(calls)}") if len(calls) < 3 else MemoryError("none")
 
@@ -980,11 +986,11 @@ def test_a_worker_of_an_older_driver_writes_no_pictures(segment, monkeypatch, fa
     part = segment(settings=shown("evaluations"))
     folder = segment.run.trial(part.trial_id)
 
-    def taken_over(trained):
+    def taken_over(trained, **asked):
         monkeypatch.setattr(Run, "session", lambda self: "another")
         if fails:
             raise DataError("and no pictures either")
-        return real(trained)
+        return real(trained, **asked)
 
     real = pictures.drawn
     monkeypatch.setattr(pictures, "drawn", taken_over)
@@ -995,9 +1001,64 @@ def test_a_worker_of_an_older_driver_writes_no_pictures(segment, monkeypatch, fa
 
 def test_time_spent_on_pictures_is_the_trial_s(segment, monkeypatch):
     real = pictures.drawn
-    monkeypatch.setattr(pictures, "drawn", lambda trained: (time.sleep(0.2), real(trained))[1])
+    monkeypatch.setattr(pictures, "drawn", lambda trained, **asked: (time.sleep(0.2), real(trained, **asked))[1])
     part = segment(settings=shown("evaluations"))
     list(work(part))
     folder = segment.run.trial(part.trial_id)
     assert folder.rows()[0]["clock"]["seconds"] >= 0.2
     assert folder.status().seconds >= 0.6
+
+
+# ---- what a finished trial keeps
+
+
+def whole_states(folder):
+    return [can_train(folder.checkpoints.load(step)) for step in folder.checkpoints.steps()]
+
+
+def test_a_trial_that_never_trains_again_keeps_only_weights(segment):
+    part = segment(settings=Settings(objective=MIG))
+    list(work(part))
+    assert not any(whole_states(segment.run.trial(part.trial_id)))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(objective=MIG, stop=Stop(steps=8)),
+        WHOLE,
+        Settings(objective=MIG, scheduler=Pbt(name="pbt", every=4, keys=["framework.beta"])),
+    ],
+    ids=["stop.steps", "all", "pbt"],
+)
+def test_a_trial_whose_state_may_be_needed_again_keeps_it_whole(segment, settings):
+    part = segment(settings.stop.steps or 12, settings)
+    list(work(part))
+    folder = segment.run.trial(part.trial_id)
+    assert folder.status().state == "done"
+    assert all(whole_states(folder))
+
+
+def test_a_trial_is_recorded_as_done_before_its_state_is_dropped(segment, monkeypatch):
+    """A worker that is killed between the two leaves nothing that must be computed again."""
+    part, seen = segment(settings=Settings(objective=MIG)), []
+    monkeypatch.setattr(Checkpoints, "slim", lambda self: seen.append(segment.run.trial(part.trial_id).status().state))
+    list(work(part))
+    assert seen == ["done"]
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_a_finished_trial_whose_rows_are_lost_comes_to_the_same_rows_again(segment, keep):
+    part = segment(settings=Settings(objective=MIG, checkpoint=Checkpoint(keep=keep, every_steps=1)))
+    list(work(part))
+    folder = segment.run.trial(part.trial_id)
+    before = [(row["step"], row["metrics"]) for row in folder.rows()]
+    folder.cut_rows(12)
+    folder.update_status(state="pending")
+    reports = work(part)
+    while next(reports).step < 7:  # killed in the middle of the training
+        pass
+    assert folder.checkpoints.newest()[0] >= 6
+    list(work(part))
+    assert [(row["step"], row["metrics"]) for row in folder.rows()] == before
+    assert folder.status().state == "done"

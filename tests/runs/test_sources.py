@@ -86,13 +86,13 @@ def test_of_an_installed_plug_in_only_its_own_package_counts(tmp_path, monkeypat
     assert list(plugin_sources(["theirs.vae:FRAMEWORK"])) == ["theirs", "theirs.sums", "theirs.vae"]
 
 
-def test_our_own_modules_are_no_plug_in(folder):
+def test_our_own_modules_are_not_plug_ins(folder):
     folder(**{"my_vae.py": "from disentune.plugin import Framework\n", "disentune/plugin.py": ""})
     assert list(plugin_sources(["my_vae:FRAMEWORK", "disentune.recon.mse:RECON"])) == ["my_vae"]
 
 
 @pytest.mark.parametrize("text", ["def (", "\0"])
-def test_a_file_that_is_no_python_any_more_is_still_another_one(folder, text):
+def test_a_file_that_is_not_python_any_more_is_still_another_one(folder, text):
     folder(**{"my_vae.py": ""})
     before = plugin_sources(["my_vae:FRAMEWORK"])
     folder(**{"my_vae.py": text})

@@ -135,7 +135,7 @@ def test_arms_have_studies_of_their_own_in_one_journal(tmp_path):
     assert one.points != two.points
 
 
-def test_a_failed_point_and_a_stopped_one_are_told_as_such(tmp_path):
+def test_failed_and_stopped_points_are_reported_as_such(tmp_path):
     suggestions = study(tmp_path / "journal", in_flight=2)
     suggestions.ask(), suggestions.ask()
     suggestions.tell(None, 0, stopped=False)
@@ -278,6 +278,6 @@ def test_a_state_of_cma_es_that_was_made_up_runs_nothing_and_is_refused(tmp_path
     for _ in range(made.search.in_flight - 1):
         made.ask()
     made.tell(0.5, 1, stopped=False)
-    with pytest.raises(ConfigError, match="a state of the sampler in it is damaged"):
+    with pytest.raises(ConfigError, match="a sampler state in it is damaged"):
         made.ask()
     assert not mark.exists()

@@ -6,7 +6,7 @@ import pytest
 
 from disentune.errors import ConfigError
 from disentune.runs.ledger import Run
-from disentune.runs.trial_folder import TrialFolder
+from disentune.runs.trial_folder import Status, TrialFolder, is_cut
 
 
 @pytest.fixture
@@ -125,3 +125,13 @@ def test_why_there_are_no_pictures_is_kept_in_words(folder):
     assert folder.pictures_failure() == "größer als der Speicher\n"
     assert folder.pictures_failure_path.read_bytes() == "größer als der Speicher\n".encode()
     assert folder.picture_steps() == []
+
+
+def test_a_trial_that_an_earlier_version_recorded_as_done_by_a_scheduler_is_stopped(tmp_path):
+    folder = TrialFolder(tmp_path)
+    folder.set_status(Status("done", 300, "scheduler.asha: stopped at step 300"))
+    assert folder.status().state == "stopped"
+    assert is_cut(folder.status())
+    for cause in ("", "stop.steps: 300", "stop.plateau: no improvement in 2 evaluations"):
+        folder.set_status(Status("done", 300, cause))
+        assert folder.status().state == "done"

@@ -29,7 +29,7 @@ def history(values, ended=False, mode="max"):
     return Replicates([seed(values, ended, mode)])
 
 
-def test_the_first_trial_always_goes_on():
+def test_the_first_trial_always_continues():
     assert verdict(ASHA, history({10: -5.0}), [], 10) == "go"
 
 
@@ -40,7 +40,7 @@ def test_asha_keeps_the_best_half_of_the_trials_so_far(value, expected):
     assert verdict(ASHA, history({10: value}), before, 10) == expected
 
 
-def test_asha_lets_a_tie_go_on():
+def test_asha_lets_a_tie_continue():
     assert verdict(ASHA, history({10: 0.4}), [history({10: 0.4})], 10) == "go"
 
 
@@ -111,7 +111,7 @@ def test_a_seed_that_has_failed_does_not_count_in_the_mean():
     assert verdict(ASHA, point, [history({10: 0.5})], 10) == "stop"
 
 
-def test_a_point_of_which_no_seed_got_so_far_is_no_peer():
+def test_a_point_of_which_no_seed_got_so_far_is_not_a_peer():
     failed = Replicates([seed({5: 0.9}, ended=True)] * 2)
     assert verdict(ASHA, history({10: 0.4}), [failed], 10) == "go"
 
@@ -176,7 +176,7 @@ def test_moves_depend_on_no_order_and_differ_between_steps():
     assert moves(PBT, "p", 20, EIGHT, BETA) != made
 
 
-def test_a_copied_value_is_perturbed_by_a_fifth_or_drawn_anew_within_its_range():
+def test_a_copied_value_is_perturbed_by_a_fifth_or_drawn_again_within_its_range():
     perturbed, anew = 0, 0
     for step in range(200):
         for move in moves(PBT, "p", step, EIGHT, BETA).values():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from disentune.data import DATASETS
 from disentune.frameworks import FRAMEWORKS
 from disentune.learn.transforms import Pixels
-from disentune.metrics import METRICS
+from disentune.metrics import METRICS, best_of
 from disentune.plugin import wrong_names
 from disentune.results.tables import FIXED
 from disentune.spec.config import Invalid, TrialConfig, flattened, metric_keys, nested
@@ -159,7 +159,7 @@ def test_an_empty_tree_names_everything_that_is_required():
 
 @pytest.mark.parametrize("section", ["dataset", "model", "framework", "recon", "training", "evaluation"])
 @pytest.mark.parametrize("wrong", [5, "text", [1], None, True])
-def test_a_section_that_is_no_mapping_is_a_mistake(section, wrong):
+def test_a_section_that_is_not_a_mapping_is_a_mistake(section, wrong):
     assert section in {key.split(".")[0] for key in mistakes(TREE | {section: wrong})}
 
 
@@ -176,8 +176,8 @@ def test_a_section_that_is_no_mapping_is_a_mistake(section, wrong):
         ("training.steps", 0, "must be >= 1"),
         ("dataset.rgb", "yes", "must be true or false"),
         ("evaluation.metrics", "mig", "must be a list"),
-        ("framework.name", 5, "must be a text"),
-        ("model.latents", None, "is required, but not set"),
+        ("framework.name", 5, "must be a string"),
+        ("model.latents", None, "is required but not set"),
         ("dataset.grid_size", 7, "must be 1 to 6, as many as fit with image_size 24, square_size 4 and spacing 4"),
         ("dataset.square_size", 30, "must be 1 to 24, the image_size"),
     ],
@@ -188,21 +188,21 @@ def test_a_wrong_value_is_worded_by_what_must_hold(key, value, words):
 
 
 @pytest.mark.parametrize("metrics", [["mgi"], [{"name": "mgi"}], [5], [None], [["mig"]], [{"bins": 3}]])
-def test_a_metric_that_is_none_is_a_mistake(metrics):
+def test_an_unknown_metric_is_a_mistake(metrics):
     assert any(key.startswith("evaluation.metrics") for key in mistakes(changed(evaluation__metrics=metrics)))
 
 
 @pytest.mark.parametrize("second", [{"name": "mig"}, {"name": "mig", "every": 7}, {"name": "mig", "codes": "both"}])
 def test_a_metric_twice_is_a_mistake(second):
     found = mistakes(changed(evaluation__metrics=["mig", second]))
-    assert found == {"evaluation.metrics": "'mig' stands there twice in one size; keep one"}
+    assert found == {"evaluation.metrics": "'mig' is listed twice in the same size; keep one"}
 
 
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
         ({"size": "small"}, "must be one of 'full', 'fast' or 'both'"),
-        ({"codes": "means"}, "must be one of 'mean', 'sampled' or 'both'"),
+        ({"codes": "means"}, "must be one of 'mean', 'sampled', 'both' or 'normal'"),
         ({"every": 0}, "must be a number of steps >= 1, or end, got 0"),
         ({"every": "ends"}, "must be a number of steps >= 1, or end, got 'ends'"),
         ({"evry": 3}, "Did you mean 'every'?"),
@@ -210,7 +210,7 @@ def test_a_metric_twice_is_a_mistake(second):
         ({"binz": 3}, "Did you mean 'bins'?"),
     ],
 )
-def test_what_stands_beside_a_metrics_name_is_checked(entry, words):
+def test_what_is_beside_a_metrics_name_is_checked(entry, words):
     found = mistakes(changed(evaluation__metrics=[{"name": "mig", **entry}]))
     assert [words in text for text in found.values()] == [True]
 
@@ -247,13 +247,13 @@ def test_a_metric_of_the_list_may_have_its_own_size_codes_steps_and_parameters()
     assert (found["mig"].size, found["mig"].codes, found["mig"].every) == ("full", "mean", 100)
 
 
-def test_a_metric_at_the_end_alone():
+def test_a_metric_only_at_the_end():
     trial = config(evaluation__metrics=[{"name": "mig", "every": "end"}], evaluation__every=100, training__steps=250)
     assert [bool(trial.due(step)) for step in (100, 200, 250)] == [False, False, True]
     assert trial.evaluates_at(100)
 
 
-def test_a_metric_of_its_own_rhythm_makes_an_evaluation():
+def test_a_metric_with_its_own_interval_makes_an_evaluation():
     trial = config(evaluation__metrics=[{"name": "mig", "every": 70}], evaluation__every=None, training__steps=200)
     assert [step for step in range(1, 201) if trial.evaluates_at(step)] == [70, 140, 200]
 
@@ -275,11 +275,9 @@ def test_two_ways_to_say_the_same_are_one_trial(one, other):
     assert config(evaluation__every=100, **first).id == config(evaluation__every=100, **second).id
 
 
-def test_a_metric_of_ones_own_must_not_take_anothers_key(own_module):
+def test_a_users_own_metric_must_not_use_the_key_of_another(own_module):
     found = mistakes(changed(evaluation__metrics=["mig", "my_vae_1:METRIC"]))
-    assert found == {
-        "evaluation.metrics": "'my_vae_1:METRIC' gives keys that 'mig' gives too, such as 'mig'; rename them"
-    }
+    assert found == {"evaluation.metrics": "'my_vae_1:METRIC' and 'mig' both report 'mig'; rename it in one of them"}
 
 
 def test_sections_that_do_not_go_together_are_mistakes():
@@ -289,7 +287,7 @@ def test_sections_that_do_not_go_together_are_mistakes():
     found = mistakes(changed(model={"name": "conv64", "latents": 9}, model__width=None, model__name="conv64"))
     assert found == {
         "model.name": "conv64 needs a height and width that are multiples of 16, but these are 24x24; "
-        "the nearest size that fits is 32x32; mlp takes any size"
+        "the nearest supported size is 32x32; mlp supports any size"
     }
 
 
@@ -327,20 +325,20 @@ def test_an_own_plugin_is_named_by_its_import_path_and_checked_as_strictly(own_m
     assert own.tree()["framework"] == {"name": "my_vae_1:FRAMEWORK", "gamma": 2.0}
     assert TrialConfig.parse(own.tree()).id == own.id
     assert mistakes(with_framework("my_vae_1:FRAMEWORK", gamma=0))["framework.gamma"].startswith("must be >= 1")
-    assert mistakes(with_framework("my_vae_1:FRAMEWORK"))["framework.gamma"] == "is required, but not set"
+    assert mistakes(with_framework("my_vae_1:FRAMEWORK"))["framework.gamma"] == "is required but not set"
     assert "unknown key" in mistakes(with_framework("my_vae_1:FRAMEWORK", gamma=1, beta=3))["framework.beta"]
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("my_vae_1:RECORD", "'my_vae_1:RECORD' must be a Framework, but is a str"),
+        ("my_vae_1:RECORD", "'my_vae_1:RECORD' must be a Framework, got a str"),
         ("my_vae_1:NOTHING", "cannot import 'my_vae_1:NOTHING': AttributeError"),
         ("my_vae_1:", "cannot import 'my_vae_1:': AttributeError"),
         (":FRAMEWORK", "cannot import ':FRAMEWORK': ValueError"),
         ("my_broken_vae_1:FRAMEWORK", "cannot import 'my_broken_vae_1:FRAMEWORK': ZeroDivisionError"),
         ("no_such_module_1:FRAMEWORK", "cannot import 'no_such_module_1:FRAMEWORK': ModuleNotFoundError"),
-        ("disentune.recon.mse:RECON", "must be a Framework, but is a Recon"),
+        ("disentune.recon.mse:RECON", "must be a Framework, got a Recon"),
         ("my_vae_1.FRAMEWORK", "unknown framework 'my_vae_1.FRAMEWORK'"),
     ],
 )
@@ -387,7 +385,7 @@ RESERVED = [
     ("loss", "is a loss of every row"), ("recon", "is a loss of every row"), ("latent", "is a loss of every row"),
     ("mine_sum", "ends with _sum"), ("watch_beta", "begins with watch_"), ("mine_max", "ends with _max"),
     ("mine_fast", "ends with _fast"), ("mine_sampled", "ends with _sampled"), ("_step", "begins with _"),
-    ("udr", "is a score that compares the trials of a run"), ("", "is no name"), (7, "is no name"),
+    ("udr", "is a score that compares the trials of a run"), ("", "is not a name"), (7, "is not a name"),
 ]  # fmt: skip
 
 
@@ -417,9 +415,9 @@ def test_what_a_framework_watches_has_a_prefix_so_only_its_spelling_is_checked(p
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("metric(('a', 'b', 'a'))", "'a' stands twice among its keys and details; rename one"),
-        ("metric(('a', 'b'), ('b',))", "'b' stands twice among its keys and details; rename one"),
-        ("metric('mine')", "its keys must be a tuple of names, such as ('mine',), but are 'mine'"),
+        ("metric(('a', 'b', 'a'))", "'a' occurs twice in its keys and details; rename one"),
+        ("metric(('a', 'b'), ('b',))", "'b' occurs twice in its keys and details; rename one"),
+        ("metric('mine')", "its keys must be a tuple of names, such as ('mine',), got 'mine'"),
     ],
 )
 def test_names_of_one_metric_are_distinct_and_in_a_tuple(plugin, source, words):
@@ -429,19 +427,22 @@ def test_names_of_one_metric_are_distinct_and_in_a_tuple(plugin, source, words):
 def test_a_metric_and_a_framework_may_not_share_a_name(plugin):
     own = plugin("metric(('tc',))")
     found = mistakes(changed(evaluation__metrics=[own]))["evaluation.metrics"]
-    assert found == f"'tc' is a key of '{own}' and a loss of the framework 'beta_tc_vae'; rename the one that is yours"
+    assert (
+        found
+        == f"'tc' is a key of '{own}' and also a loss of the framework 'beta_tc_vae'; rename it in your own plug-in"
+    )
     framework = plugin("framework(parts=('kl', 'mig'))")
     found = mistakes(changed(evaluation__metrics=["mig"]) | {"framework": {"name": framework, "beta": 1}})
     assert found == {
-        "evaluation.metrics": f"'mig' is a key of 'mig' and a loss of the framework '{framework}'; "
-        "rename the one that is yours"
+        "evaluation.metrics": f"'mig' is a key of 'mig' and also a loss of the framework '{framework}'; "
+        "rename it in your own plug-in"
     }
 
 
 def test_two_metrics_may_not_share_a_detail(plugin):
     own = plugin("metric(('mine',), ('sap_matrix',))")
     found = mistakes(changed(evaluation__metrics=["sap", own]))["evaluation.metrics"]
-    assert found == f"'{own}' gives keys that 'sap' gives too, such as 'sap_matrix'; rename them"
+    assert found == f"'{own}' and 'sap' both report 'sap_matrix'; rename it in one of them"
 
 
 def test_ordinary_names_are_free(plugin):
@@ -508,7 +509,7 @@ def test_nested_is_the_inverse_of_flattened(tree):
 
 
 def test_nothing_can_stand_below_a_single_value():
-    with pytest.raises(Invalid, match="'b' is a single value, so nothing can stand below it"):
+    with pytest.raises(Invalid, match="'b' is a single value, so it cannot have keys below it"):
         nested({"a.b": 1, "a.b.c": 2})
 
 
@@ -551,7 +552,7 @@ def test_a_constant_schedule_is_the_number_itself():
         ({**RAMP, "initial": -1}, "framework.beta.initial", "must be >= 0"),
         ({**RAMP, "schedule": "liner"}, "framework.beta.schedule",
          "must be one of 'constant', 'linear', 'cosine', 'cyclic', got 'liner'. Did you mean 'linear'?"),
-        ({"schedule": "linear", "final": 1}, "framework.beta.initial", "is required, but not set"),
+        ({"schedule": "linear", "final": 1}, "framework.beta.initial", "is required but not set"),
         ({**RAMP, "finale": 1}, "framework.beta.finale",
          "unknown key. Did you mean 'final'? Known: begin, end, final, initial, schedule"),
         ({**RAMP, "end": 5}, "framework.beta.end", "must be after begin, 10, but is 5"),
@@ -563,7 +564,7 @@ def test_a_wrong_schedule_is_named(beta, key, words):
     assert mistakes(changed() | {"framework": {"name": "beta_vae", "beta": beta}}) == {key: words}
 
 
-def test_what_is_no_number_cannot_be_scheduled():
+def test_what_is_not_a_number_cannot_be_scheduled():
     found = mistakes(changed() | {"framework": {"name": "ada_gvae", "beta": 1, "pairs": RAMP}})
     assert "cannot follow a schedule" in found["framework.pairs"]
     assert "framework.betta" in mistakes(changed() | {"framework": {"name": "beta_vae", "beta": 1, "betta": RAMP}})
@@ -599,10 +600,10 @@ def test_a_named_choice_may_be_spelled_short():
     [
         ("orginal", "framework.pairs.name", "must be one of"),
         ({"name": "laplace", "rate": 0}, "framework.pairs.rate", "must be > 0"),
-        ({"name": "fixed_k"}, "framework.pairs.k", "is required, but not set"),
-        ("fixed_k", "framework.pairs.k", "is required, but not set"),
+        ({"name": "fixed_k"}, "framework.pairs.k", "is required but not set"),
+        ("fixed_k", "framework.pairs.k", "is required but not set"),
         ({"name": "laplace", "rat": 1}, "framework.pairs.rat", "unknown key. Did you mean 'rate'? Known: name, rate"),
-        ({}, "framework.pairs.name", "is required, but not set"),
+        ({}, "framework.pairs.name", "is required but not set"),
         (3, "framework.pairs", "must be a mapping"),
     ],
 )
@@ -612,7 +613,7 @@ def test_a_wrong_choice_is_named_where_it_stands(pairs, key, words):
     assert found[key].startswith(words)
 
 
-def test_a_schedule_where_none_can_be_says_so():
+def test_a_schedule_in_the_wrong_place_is_reported():
     found = mistakes(changed() | {"training": {**TREE["training"], "learning_rate": RAMP}})
     assert found["training.learning_rate"].endswith("(only a framework's own numbers can follow a schedule)")
 
@@ -669,3 +670,25 @@ def test_published_constants_must_exist():
 def test_no_data_set_has_a_parameter_of_a_name_that_all_have():
     for dataset in DATASETS:
         assert not set(dataset.params.model_fields) & set(Pixels.model_fields)
+
+
+# ---- codes that are mapped from the prior to N(0, 1)
+
+
+def test_mapped_codes_need_a_prior_that_can_be_mapped():
+    metrics = [{"name": "mig", "codes": "normal"}]
+    found = mistakes(changed(evaluation__metrics=metrics))
+    assert "set framework.prior.name: student_t of decomposition_vae, or omit codes" in found["evaluation.metrics"]
+    other = {"name": "decomposition_vae", "beta": 1, "prior": "mixture"}
+    assert (
+        "'decomposition_vae' has no such prior"
+        in mistakes(changed(evaluation__metrics=metrics, framework=other, model__latents=2))["evaluation.metrics"]
+    )
+
+
+def test_mapped_codes_have_keys_of_their_own_and_direction():
+    framework = {"name": "decomposition_vae", "beta": 1, "prior": {"name": "student_t", "nu": 3}}
+    entries = ["mig", {"name": "mig", "codes": "normal", "size": "fast"}]
+    config = TrialConfig.parse(changed(evaluation__metrics=entries, framework=framework))
+    assert config.metric_keys() == ["mig", "mig_normal_fast"]
+    assert best_of("kl_per_latent_normal_fast") == best_of("kl_per_latent") == "min"

@@ -13,7 +13,11 @@ from disentune.learn.transforms import inputs
 from disentune.spec import space
 
 SWEEPS = Path(__file__).parents[2] / "sweeps"
-FILES = [path for folder in ("", "paper", "small") for path in sorted((SWEEPS / folder).glob("*.yaml"))]
+FILES = [
+    path
+    for folder in ("", "michlo", "locatello", "mathieu", "small")
+    for path in sorted((SWEEPS / folder).glob("*.yaml"))
+]
 TRIALS = {
     "autoencoder_control": 18,
     "figure04_learnt_distances": 4,
@@ -42,7 +46,7 @@ def read(path):
 
 @cache
 def points(name):
-    return read(SWEEPS / "paper" / f"{name}.yaml").points
+    return read(SWEEPS / "michlo" / f"{name}.yaml").points
 
 
 def trials(name):
@@ -104,7 +108,7 @@ def test_the_header_says_question_cost_and_outcome(path):
 
 @pytest.mark.parametrize("name", TRIALS)
 def test_the_header_of_a_paper_sweep_also_says_its_trials_and_what_is_ours(name):
-    said = header(SWEEPS / "paper" / f"{name}.yaml")
+    said = header(SWEEPS / "michlo" / f"{name}.yaml")
     assert f" {TRIALS[name]} trials of " in said
     assert "\n# Deviations:\n" in said
 
@@ -118,7 +122,7 @@ def test_no_two_sweeps_share_a_name_and_so_a_folder_of_runs():
 
 
 def test_every_sweep_of_the_paper_is_counted_here():
-    assert {path.stem for path in (SWEEPS / "paper").glob("**/*.yaml")} == TRIALS.keys()
+    assert {path.stem for path in (SWEEPS / "michlo").glob("**/*.yaml")} == TRIALS.keys()
 
 
 @pytest.mark.parametrize("name", TRIALS)

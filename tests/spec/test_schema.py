@@ -1,3 +1,4 @@
+import json
 from functools import cache
 from pathlib import Path
 
@@ -55,6 +56,42 @@ def test_the_kept_files_are_what_the_classes_say_now(name):
 def test_write_makes_both_files(tmp_path):
     schema.write(tmp_path / "new")
     assert {path.name: path.read_text() for path in (tmp_path / "new").iterdir()} == texts()
+
+
+def keys_without_description(schema):
+    """Dotted path of each property without a description of its own or of what it refers to; a constant needs none."""
+    definitions = schema["$defs"]
+
+    def is_described(part):
+        return "description" in part or "const" in part or ("$ref" in part and is_described(target(part)))
+
+    def target(part):
+        return definitions.get(part["$ref"].removeprefix("#/$defs/"), {})
+
+    def found(part, path):
+        if isinstance(part, list):
+            return [name for item in part for name in found(item, path)]
+        if not isinstance(part, dict):
+            return []
+        here = {} if "$ref" in part else part.get("properties", {})
+        missing = [f"{path}/{key}" for key in here if not is_described(here[key])]
+        below = {key: item for key, item in part.items() if key != "if"}  # a condition is no key of the file
+        return missing + [name for key, item in below.items() for name in found(item, f"{path}/{key}")]
+
+    return found(schema, "")
+
+
+@pytest.mark.parametrize("name", ["sweep.schema.json", "search_space.schema.json"])
+def test_every_key_has_a_description(name):
+    assert keys_without_description(json.loads((ROOT / "schemas" / name).read_text())) == []
+
+
+def test_a_key_without_a_description_is_found():
+    schema = {
+        "properties": {"a": {"$ref": "#/$defs/a"}, "b": {"description": "so", "properties": {"c": {}}}},
+        "$defs": {"a": {"anyOf": [{"properties": {"d": {"const": 1}}}]}},
+    }
+    assert keys_without_description(schema) == ["/a", "/properties/b/c"]
 
 
 @pytest.mark.parametrize("kind", ["sweep", "search_space"])

@@ -71,12 +71,23 @@ def test_an_unknown_key_is_refused_with_its_neighbours_even_where_it_would_not_b
 
 
 def test_a_text_without_quotes_is_explained():
-    with pytest.raises(ConfigError, match=r"unknown key 'beta_vae'.* needs quotes"):
+    with pytest.raises(ConfigError, match=r"unknown key 'beta_vae'.* need quotes"):
         select("framework.name == beta_vae")(TRIAL)
 
 
-@pytest.mark.parametrize("expression", ["", "seed ==", "seed = 1", "seed == 1 &&", "(" * 300, "a\0b", "import os"])
-def test_what_is_no_expression_is_refused_with_an_example(expression):
+@pytest.mark.parametrize("expression", ["", "  "])
+def test_an_empty_filter_is_refused(expression):
+    with pytest.raises(ConfigError, match=r"--only '\s*': is empty; omit it to take every trial, or write for example"):
+        select(expression)
+
+
+def test_a_key_without_its_section_finds_the_whole_key():
+    with pytest.raises(ConfigError, match=r"unknown key 'beta'. Did you mean 'framework.beta'\? Known: arm, seed"):
+        select("beta == 32")({"framework": {"name": "beta_vae", "beta": 1.0}, "seed": 0, "arm": "a"})
+
+
+@pytest.mark.parametrize("expression", ["seed ==", "seed = 1", "seed == 1 &&", "(" * 300, "a\0b", "import os"])
+def test_what_is_not_an_expression_is_refused_with_an_example(expression):
     with pytest.raises(ConfigError, match=r"cannot be read .* for example: framework\.name == 'beta_vae' and seed < 2"):
         select(expression)
 
@@ -112,12 +123,12 @@ def test_dunder_names_are_keys_like_any_other_and_reach_no_object():
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        ("framework.name < 3", "'beta_vae' and 3 cannot be ordered"),
-        ("seed in 3", "needs a list behind it, got 3"),
+        ("framework.name < 3", "'beta_vae' and 3 cannot be compared by size"),
+        ("seed in 3", "must be followed by a list, got 3"),
         ("framework.name", "'beta_vae' is neither true nor false"),
         ("seed and dataset.rgb", "1 is neither true nor false"),
         ("seed is 1", "'is' is not allowed"),
-        ("not " * 300 + "seed == 1", "a filter may have 1,000"),
+        ("not " * 300 + "seed == 1", "a filter may have at most 1,000"),
     ],
 )
 def test_questions_without_an_answer_are_refused(expression, message):
@@ -130,3 +141,20 @@ def test_a_named_choice_answers_to_its_key_alone():
     assert select("framework.pairs == 'laplace' and framework.pairs.rate == 2")(trial)
     assert select("framework.pairs.name != 'original'")(trial)
     assert not select("framework.pairs == 'original'")(trial)
+
+
+@pytest.mark.parametrize("expression", ["active_units >= 6", "mig > 0.3 and seed == 1", "loss < 1", "sap == null"])
+def test_metrics_are_keys_of_a_trial_that_has_trained(expression):
+    metrics = {"active_units": 6.0, "mig": 0.4, "loss": 0.5, "sap": float("nan")}
+    assert select(expression)(TRIAL, metrics)
+    assert not select(f"not ({expression})")(TRIAL, metrics)
+
+
+def test_a_metric_that_this_trial_lacks_is_null_where_another_has_it():
+    assert not select("mig > 0.3", known=["mig"])(TRIAL, {"loss": 1.0})
+
+
+@pytest.mark.parametrize("key", ["mig", "dci_disentanglement_fast", "active_units_max", "loss"])
+def test_a_metric_cannot_choose_trials_that_have_not_trained(key):
+    with pytest.raises(ConfigError, match=f"'{key}' is a metric, which a trial has only after training"):
+        select(f"{key} > 0.3")(TRIAL)

@@ -1,6 +1,7 @@
 """From domains to points: the arithmetic, the draws, and every check before anything runs."""
 
 import itertools
+import json
 import math
 import statistics
 import sys
@@ -124,7 +125,7 @@ def test_trials_with_plug_ins_of_the_users_own_are_counted_without_importing_one
     assert sorted(space.steps_of_trials(read)) == [1000] * 6 + [2000] * 3  # b asks for one that a asks for too
 
 
-def test_steps_that_are_none_are_refused_also_beside_a_plug_in_of_the_users_own(sweep, nothing_is_imported):
+def test_invalid_steps_are_refused_even_with_a_users_own_plug_in(sweep, nothing_is_imported):
     with pytest.raises(Invalid, match=r"training\.steps: must be a whole number"):
         space.steps_of_trials(sweep({"a": {"framework.name": "own:FRAMEWORK", "training.steps": "many"}}))
 
@@ -258,7 +259,7 @@ def test_a_draw_never_leaves_its_range(low, factor, number):
 # ---- what each search can do
 
 
-def test_a_sound_sweep_passes(sweep):
+def test_a_valid_sweep_passes(sweep):
     space.check(sweep({"a": {"framework.beta": {"grid": [0, 1]}}}, objective=MIG))
     space.check(sweep({"a": {"framework.beta": LOG}}, search=random(3)))
     space.check(sweep({"a": {"framework.beta": LOG}}, search={"name": "optuna", "points": 5}, objective=MIG))
@@ -268,25 +269,25 @@ def test_a_sound_sweep_passes(sweep):
 def test_a_grid_search_refuses_a_range(refusal, domain):
     kind = next(iter(domain))
     assert refusal({"a": {"framework.beta": domain}}) == [
-        f"framework.beta: a grid search cannot visit all of {kind}; use grid: [...] or search: random"
+        f"framework.beta: a grid search cannot enumerate {kind}; use grid: [...] or search: random"
     ]
 
 
 def test_a_random_search_with_nothing_to_draw_is_refused(refusal):
-    text = "arms.a: has only grids, so random has nothing to draw; use search: grid"
+    text = "arms.a: has only grids, so search: random has nothing to draw; use search: grid"
     assert refusal({"a": {"framework.beta": {"grid": [1, 2]}}}, search=random(3)) == [text]
 
 
 def test_optuna_needs_an_objective_a_domain_and_a_range_it_knows(refusal):
     optuna = {"name": "optuna", "points": 3}
     assert refusal({"a": {"framework.beta": LOG}}, search=optuna) == [
-        "objective: is required by search: optuna, but not set"
+        "objective: is required by search: optuna but not set"
     ]
     assert refusal({"a": {}}, search=optuna, objective=MIG) == [
         "arms.a: has no domain, so optuna has nothing to search"
     ]
     assert refusal({"a": {"framework.beta": {"normal": [1, 0.1]}}}, search=optuna, objective=MIG) == [
-        "framework.beta: optuna cannot search normal; use uniform: [low, high] or search: random"
+        "framework.beta: optuna does not support normal; use uniform: [low, high] or search: random"
     ]
 
 
@@ -297,7 +298,7 @@ def test_all_that_needs_an_objective_is_named_at_once(refusal):
         scheduler={"name": "asha", "grace": 200},
         stop={"plateau": {"evaluations": 2}},
     )
-    assert found == ["objective: is required by search: optuna and scheduler: asha and stop.plateau, but not set"]
+    assert found == ["objective: is required by search: optuna and scheduler: asha and stop.plateau but not set"]
 
 
 def test_an_objective_that_no_trial_reports_is_refused_with_the_nearest(refusal):
@@ -315,7 +316,7 @@ def test_an_objective_must_be_reported_in_every_arm(refusal):
 
 @pytest.mark.parametrize("name", ["asha", "median"])
 def test_a_cut_between_two_evaluations_is_refused(sweep, refusal, name):
-    text = "scheduler.grace: must be a multiple of 200 steps, when 'mig' is reported, got 300"
+    text = "scheduler.grace: must be a multiple of 200, the steps between reports of 'mig', got 300"
     assert refusal(scheduler={"name": name, "grace": 300}, objective=MIG) == [text]
     space.check(sweep(scheduler={"name": name, "grace": 400}, objective=MIG))
     space.check(sweep(scheduler={"name": name, "grace": 300}, objective={"metric": "loss", "mode": "min"}))
@@ -324,8 +325,8 @@ def test_a_cut_between_two_evaluations_is_refused(sweep, refusal, name):
 def test_a_trial_that_is_only_scored_at_its_end_cannot_be_cut(refusal):
     trial = TRIAL | {"evaluation": {"metrics": ["mig"]}}
     text = (
-        "scheduler.asha: 'mig' is only reported at the end, when nothing is left to stop; "
-        "set evaluation.every, or take an objective of training"
+        "scheduler.asha: 'mig' is only reported at the end, too late to stop a trial; "
+        "set evaluation.every, or choose a loss as the objective"
     )
     assert refusal(trial=trial, scheduler={"name": "asha", "grace": 400}, objective=MIG) == [text]
 
@@ -338,11 +339,11 @@ def test_population_based_training_changes_numbers_only_at_evaluations(sweep, re
     arms = {"a": {"framework.beta": {"uniform": [0, 1]}}}
     space.check(sweep(arms, scheduler=pbt(), objective=MIG, search=random(4)))
     assert refusal(arms, scheduler=pbt(every=250), objective=MIG, search=random(4)) == [
-        "scheduler.every: must be a multiple of 200 steps, when 'mig' is reported, got 250"
+        "scheduler.every: must be a multiple of 200, the steps between reports of 'mig', got 250"
     ]
     assert refusal(arms, scheduler=pbt(keys=["framework.name", "recon.alpha"]), objective=MIG, search=random(4)) == [
-        "scheduler.keys: 'framework.name' must have a domain of numbers in arm 'a', to stay within",
-        "scheduler.keys: 'recon.alpha' must have a domain of numbers in arm 'a', to stay within",
+        "scheduler.keys: 'framework.name' must have a numeric domain in arm 'a', which bounds its changes",
+        "scheduler.keys: 'recon.alpha' must have a numeric domain in arm 'a', which bounds its changes",
     ]
     assert refusal(arms, scheduler=pbt(), objective=MIG, search={"name": "optuna", "points": 4}) == [
         "scheduler: pbt searches by itself; use search: random with it"
@@ -356,7 +357,7 @@ def test_a_key_that_cannot_change_during_training_is_refused(refusal, key):
 
 
 def test_a_trial_holds_at_most_one_gpu(refusal):
-    assert refusal(resources={"gpu": 2}) == ["resources.gpu: a trial uses at most one GPU, got 2"]
+    assert refusal(resources={"gpu": 2}) == ["resources.gpu: a trial can use at most one GPU, got 2"]
 
 
 def test_a_trial_that_holds_a_gpu_trains_on_it(sweep, refusal):
@@ -373,11 +374,11 @@ def test_a_trial_that_holds_a_gpu_trains_on_it(sweep, refusal):
 
 def test_a_sweep_beyond_reason_is_refused_at_once(refusal):
     """A range of whole numbers must not be written out to be counted."""
-    assert refusal({"a": {"training.steps": {"int": [1, 10**12]}}}, seeds=3) == [
-        "arms: have 3,000,000,000,000 trials; a sweep may have 200,000"
+    assert refusal({"a": {"training.steps": {"int": [1, 10**9]}}}, seeds=3) == [
+        "arms: make 3,000,000,000 trials, but a sweep may have at most 200,000"
     ]
     many = {f"a{i}": {"training.steps": {"int": [1, 100_000]}} for i in range(3)}
-    assert refusal(many) == ["arms: have 300,000 trials; a sweep may have 200,000"]
+    assert refusal(many) == ["arms: make 300,000 trials, but a sweep may have at most 200,000"]
 
 
 # ---- what each point must be
@@ -392,7 +393,7 @@ def test_a_sweep_beyond_reason_is_refused_at_once(refusal):
         ({"framework.beta": None}, "framework.beta: must be a number, got None"),
         ({"training.steps": True}, "training.steps: must be a whole number, got True"),
         ({"framework.gamma": 3}, "framework.gamma: unknown key. Known: beta"),
-        ({"recon": {"name": "overlap", "alpha": 1}}, "recon.radius: is required, but not set (arm 'a')"),
+        ({"recon": {"name": "overlap", "alpha": 1}}, "recon.radius: is required but not set (arm 'a')"),
         (
             {"dataset.spacing": {"grid": [1, 5]}},
             "dataset.grid_size: must be 1 to 5, as many as fit with image_size 24, square_size 4 and spacing 5",
@@ -438,7 +439,7 @@ arms:
         (f"{path}:9", "framework.beta"),
         (f"{path}:12", "framework.beta"),
     ]
-    assert "is required, but not set (arm 'poor')" in str(caught.value)
+    assert "is required but not set (arm 'poor')" in str(caught.value)
 
 
 OPTUNA = {"search": {"name": "optuna", "points": 3}, "objective": MIG}
@@ -486,6 +487,88 @@ def test_problems_of_all_arms_come_together(refusal):
 # ---- file and points together
 
 
+ELEVEN = """\
+trial:
+  dataset: {name: xysquares, spacng: 2}
+  model: {name: mlp, width: 16, latents: 4}
+  recon: {name: mse}
+  training: {steps: 100, batch_size: many, lr: 1e-3}
+  evaluation: {metrics: [migg, mig], every: 50}
+  loss_scale: mean
+arms:
+  a: {search_space: beta, framework.name: betavae}
+  b: {search_space: btea, framework.name: beta_vae, framework.beta: 1}
+  c:
+    framework.name: beta_vae
+    framework.beta:
+      grd: [1, 2]
+    model.latents: [3, 4]
+  d: {search_space: beta, framework.name: ada_gvae, colour: red}
+seeds: -3
+objective: mig
+scheduler: {name: asha, grace: 0}
+resources: {gpu: 2}
+stopp: {steps: 3}
+"""
+
+
+def test_mistakes_that_do_not_depend_on_each_other_come_in_one_round(tmp_path):
+    path = tmp_path / "demo.yaml"
+    path.write_text(ELEVEN)
+    (tmp_path / "search_spaces").mkdir()
+    (tmp_path / "search_spaces" / "beta.yaml").write_text("framework.beta: {grid: [-1, 1]}\n")
+    with pytest.raises(ConfigError) as caught:
+        space.read(path)
+    found = [(problem.where.split("/")[-1], problem.text.split(" Known")[0]) for problem in caught.value.problems]
+    assert found == [
+        ("demo.yaml:2", "dataset.spacng: unknown key. Did you mean 'spacing'?"),
+        ("demo.yaml:5", "training.batch_size: must be a whole number, got 'many'"),
+        ("demo.yaml:5", "training.lr: unknown key. Did you mean 'learning_rate'?"),
+        ("demo.yaml:6", "evaluation.metrics.name: unknown metric 'migg'. Did you mean 'mig'?"),
+        ("demo.yaml:9", "framework.name: unknown framework 'betavae'. Did you mean 'beta_vae'?"),
+        ("demo.yaml:10", "search_space: no search_spaces/btea.yaml. Did you mean 'beta'?"),
+        (
+            "demo.yaml:14",
+            "framework.beta: must be a number, got {'grd': [1, 2]}; to try each value, write {grid: [1, 2]}",
+        ),
+        ("demo.yaml:15", "model.latents: must be a whole number, got [3, 4]; to try each value, write {grid: [3, 4]}"),
+        ("demo.yaml:16", "colour: unknown key."),
+        ("demo.yaml:17", "seeds: must be a number of seeds (1 to 100000) or a list of whole numbers >= 0, got -3"),
+        ("demo.yaml:18", "objective: must name a metric and a mode; write objective: {metric: mig, mode: max}, or min"),
+        ("demo.yaml:19", "scheduler.grace: must be >= 1, got 0"),
+        ("demo.yaml:20", "resources.gpu: a trial can use at most one GPU, got 2"),
+        ("demo.yaml:21", "stopp: unknown key. Did you mean 'stop'?"),
+        ("beta.yaml:1", "framework.beta: must be >= 0, but the grid has -1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "texts"),
+    [
+        ({"search": "randm"}, ["search.name"]),  # a range is right in some search
+        ({"scheduler": {"name": "asha", "grace": 10}, "objective": "mig"}, ["objective"]),  # which is not missing
+        (
+            {"resources": {"gpu": "one"}, "arms": {"a": {"training.device": "cuda"}}, "search": "grid"},
+            ["resources.gpu"],
+        ),
+        ({"objective": {"metric": "migg", "mode": "max"}, "seeds": -1}, ["objective.metric", "seeds"]),
+        ({"figures": [{"name": "curves", "metric": "nothing"}], "seeds": -1}, ["figures.0 (curves)", "seeds"]),
+    ],
+)
+def test_what_follows_from_another_mistake_is_not_reported(tmp_path, changes, texts):
+    path, arms = tmp_path / "demo.yaml", {"a": {"framework.beta": {"uniform": [0, 1]}}}
+    search = {"search": {"name": "random", "points": 2}}
+    path.write_text(json.dumps({"trial": TRIAL, "arms": arms, **search, **changes}))
+    with pytest.raises(ConfigError) as caught:
+        space.read(path)
+    assert sorted(problem.text.split(":")[0] for problem in caught.value.problems) == texts
+
+
+def test_the_objective_of_a_point_with_another_mistake_is_checked(refusal):
+    found = refusal({"a": {"training.steps": -1}}, objective={"metric": "migg", "mode": "max"})
+    assert [text.split(":")[0] for text in found] == ["training.steps", "objective.metric"]
+
+
 def test_problems_of_the_file_and_of_the_points_come_in_one_message(tmp_path):
     path = tmp_path / "demo.yaml"
     path.write_text("""\
@@ -512,11 +595,13 @@ arms:
         (9, "framework.beta.grid"),
         (9, "search_space"),
         (10, "framework.beta"),
+        (10, "loss_scale"),
+        (10, "recon.name"),
     ]
-    assert "is required" not in str(caught.value)  # batch_size and loss_scale may stand in the space that is missing
+    assert "(arm 'a')" not in str(caught.value)  # batch_size and loss_scale may stand in the space that is missing
 
 
-def test_a_sound_file_is_read_and_checked_at_once(sweep):
+def test_a_valid_file_is_read_and_checked_at_once(sweep):
     read = sweep({"a": {"framework.beta": {"grid": [0, 1]}}})
     path = documents.Path(read.file)
     assert space.read(path).sweep.arms == read.arms
@@ -529,7 +614,7 @@ def test_a_sound_file_is_read_and_checked_at_once(sweep):
     [
         ({"name": "violins", "metric": "migg"}, "figures.0 (violins): unknown metric 'migg'. Did you mean 'mig'?"),
         ({"name": "trend", "x": "framework.bet"}, "unknown key 'framework.bet'. Did you mean 'framework.beta'?"),
-        ({"name": "trend", "x": "recon.name"}, "x: must be a key of numbers, but recon.name can be mse"),
+        ({"name": "trend", "x": "recon.name"}, "x: must be a numeric key, but recon.name can be mse"),
         ({"name": "heat_map", "x": "seed", "y": "seed"}, "x and y are both seed; name two keys"),
         ({"name": "curves", "only": "framework.bet == 3"}, "only 'framework.bet == 3': unknown key"),
         ({"name": "curves", "only": "seed ="}, "figures.0 (curves): only"),
@@ -571,7 +656,7 @@ def test_two_arms_may_not_fill_one_column_by_different_plugins(own_module, refus
     arms = {"ours": {}, "mine": {"evaluation.metrics": ["own_arms:METRIC"]}}
     assert refusal(arms) == [
         "evaluation.metrics: 'mig' comes from 'own_arms:METRIC' in arm 'mine' and from 'mig' in another trial, so one "
-        "column would mix them; rename it in the one that is yours"
+        "column would mix them; rename it in your own plug-in"
     ]
     arms = {"a": {"framework.name": "own_arms:FRAMEWORK"}, "b": {"evaluation.metrics": ["mig", "own_arms:OTHER"]}}
     (text,) = refusal(arms)
@@ -655,7 +740,7 @@ def test_a_config_is_the_same_whether_its_sections_were_met_before(trial_with):
         trial_with(training__steps=True)
 
 
-def test_progress_is_told_while_points_are_checked(sweep):
+def test_progress_is_reported_while_points_are_checked(sweep):
     told = []
     made = sweep({"all": {"framework.beta": {"grid": [1, 2, 3]}}})
     space.check(made, lambda *news: told.append(news))

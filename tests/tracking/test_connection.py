@@ -41,7 +41,7 @@ def test_auto_is_silent_where_the_environment_disables_wandb(nowhere):
     assert made(Wandb(), nowhere | {"WANDB_API_KEY": KEY, "WANDB_MODE": "disabled"}) is None
 
 
-def test_what_the_sweep_says_stands_above_the_environment(nowhere):
+def test_the_sweep_overrides_the_environment(nowhere):
     assert not made(Wandb(mode="offline"), nowhere | {"WANDB_API_KEY": KEY, "WANDB_MODE": "online"}).online
 
 
@@ -72,7 +72,7 @@ def test_the_server_is_the_environments_else_what_wandb_login_left(nowhere, tmp_
     assert base_url(nowhere | {"WANDB_BASE_URL": "http://other:1"}) == "http://other:1"
 
 
-def test_a_key_stands_in_no_message_and_no_record(nowhere):
+def test_a_key_is_in_no_message_and_no_record(nowhere):
     with_key = nowhere | {"WANDB_API_KEY": KEY}
     assert KEY not in repr(made(Wandb(), with_key))
     assert without_secrets(f"refused {KEY} here", with_key) == "refused *** here"
@@ -83,7 +83,7 @@ def test_a_key_stands_in_no_message_and_no_record(nowhere):
     assert without_secrets(f"refused {KEY} here", nowhere) == "refused *** here"
 
 
-def test_places_are_told_apart(nowhere):
+def test_destinations_are_distinguished(nowhere):
     places = [
         made(Wandb(), nowhere),
         made(Wandb(), nowhere | {"WANDB_API_KEY": KEY}),

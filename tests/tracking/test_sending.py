@@ -20,6 +20,7 @@ from disentune.runs.trial_folder import Status
 from disentune.tracking import sending
 from disentune.tracking.connection import connection
 from disentune.tracking.sending import Tracker, unsent
+from processes import patience_s
 from run_examples import course, quick_trial
 from wandb_server import KEY, WandbServer, forget_client
 
@@ -100,7 +101,7 @@ def assert_rows_are_the_tables(rows, frame):
 
 
 def wait_for(condition, timeout_s=20):
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + patience_s(timeout_s)
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -162,7 +163,7 @@ def test_what_has_arrived_is_not_asked_about_again(server, maker, rng):
     assert server.calls == before
 
 
-def test_a_trial_that_goes_on_continues_its_own_run(server, maker, rng):
+def test_a_resumed_trial_continues_its_own_run(server, maker, rng):
     rows = course(0.5, rng)
     trial_id = quick_trial(maker, rows[:2], status="pending")
     assert sent(maker)
@@ -210,7 +211,7 @@ def test_a_tracker_that_was_killed_leaves_no_gap_and_no_repeat(server, maker, rn
         sending.Tracker(run, place).bring_up_to_date(sys.argv[2])
         os.kill(os.getpid(), 9)
     """
-    killed = subprocess.run([sys.executable, "-c", script, str(maker.run.path), trial_id], timeout=60)
+    killed = subprocess.run([sys.executable, "-c", script, str(maker.run.path), trial_id], timeout=patience_s(60))
     assert killed.returncode == -9
     assert (None, trial_id) not in server.runs
     grow(maker, trial_id, rows[2:])
@@ -245,13 +246,19 @@ def test_failed_and_diverged_trials_say_so(server, maker, rng):
     assert (run.exitcode, run.summary["state"], run.summary["cause"]) == (1, "failed", "RuntimeError: boom")
 
 
+def test_a_trial_that_a_scheduler_stopped_says_so_and_has_not_failed(server, maker, rng):
+    trial_id = quick_trial(maker, course(0.5, rng)[:1], status="stopped", cause="scheduler.asha: stopped at step 500")
+    assert sent(maker)
+    assert (server.run(trial_id).exitcode, server.run(trial_id).summary["state"]) == (0, "stopped")
+
+
 def test_a_trial_without_rows_has_its_run(server, maker):
     trial_id = quick_trial(maker, [], status="failed", cause="no memory")
     assert sent(maker)
     assert server.run(trial_id).rows == []
 
 
-def test_values_that_a_population_changed_are_told(server, maker, rng):
+def test_values_that_a_population_changed_are_sent(server, maker, rng):
     trial_id = quick_trial(maker, course(0.5, rng)[:1])
     folder = maker.run.trial(trial_id)
     folder.append_row({"step": 900, "metrics": {"loss": 1.0, "loss_sum": 2.0}, "overrides": {"framework.beta": 0.5}})
@@ -392,7 +399,7 @@ def test_rows_that_a_server_refuses_in_silence_do_not_count_as_sent(server, make
     with server.failing(403, only="file_stream"):
         tracker = Tracker(maker.run, place_of(maker))
         assert not tracker.finish()
-    assert "has not kept them" in tracker.trouble
+    assert "has not stored them" in tracker.trouble
     assert unsent(maker.run, place_of(maker)) == [trial_id]
     assert sent(maker)
     assert steps(server, trial_id) == [500, 1000, 1500]
@@ -436,7 +443,7 @@ def test_a_trial_that_cannot_be_read_does_not_keep_the_others(server, maker, rng
     assert steps(server, good) == [500, 1000, 1500]
 
 
-def test_a_row_that_could_not_be_told_leaves_no_gap(server, maker, rng, monkeypatch):
+def test_a_row_that_could_not_be_sent_leaves_no_gap(server, maker, rng, monkeypatch):
     """The disk of the client may be full for a moment."""
     rows = course(0.5, rng)
     trial_id = quick_trial(maker, rows[:1], status="running")
@@ -458,7 +465,7 @@ def test_a_row_that_could_not_be_told_leaves_no_gap(server, maker, rng, monkeypa
     assert_rows_are_the_tables(server.run(trial_id).rows, trial_rows(maker, trial_id))
 
 
-def test_a_client_whose_background_process_died_goes_on(server, maker, rng):
+def test_a_client_whose_background_process_died_continues(server, maker, rng):
     rows = {seed: course(0.5, rng) for seed in range(2)}
     ids = [quick_trial(maker, rows[seed][:1], status="running", seed=seed) for seed in rows]
     tracker = Tracker(maker.run, place_of(maker))
@@ -468,7 +475,7 @@ def test_a_client_whose_background_process_died_goes_on(server, maker, rng):
     assert cores
     for core in cores:
         core.kill()
-    psutil.wait_procs(cores, timeout=10)
+    psutil.wait_procs(cores, timeout=patience_s(10))
     for seed, trial_id in enumerate(ids):
         grow(maker, trial_id, rows[seed][1:])
         tracker.bring_up_to_date(trial_id)
@@ -497,7 +504,7 @@ def test_pictures_that_a_killed_tracker_left_behind_are_sent(server, maker, seen
     assert not maker.run.trial(trial_id).wandb_folder.exists()
 
 
-def test_the_best_checkpoint_is_of_a_sound_trial_and_nearest_to_its_score(maker, rng):
+def test_the_best_checkpoint_is_of_a_valid_trial_and_nearest_to_its_score(maker, rng):
     rows = course(0.9, rng)
     rows[1]["mig"], rows[2]["mig"] = 0.95, 0.5
     good = quick_trial(maker, rows, seed=1)
@@ -531,7 +538,7 @@ def test_an_artifact_that_was_refused_is_sent_again(server, maker, rng):
     assert [one["state"] for one in server.artifacts.values()] == ["COMMITTED"]
 
 
-def test_the_key_is_used_and_stands_in_no_file(server, maker, rng):
+def test_the_key_is_used_and_is_in_no_file(server, maker, rng):
     for seed, state in enumerate(("done", "running", "failed")):
         quick_trial(maker, course(0.5, rng), status=state, seed=seed)
     with impatient(), server.failing(500, only="file_stream"):
@@ -548,7 +555,7 @@ def test_the_key_is_used_and_stands_in_no_file(server, maker, rng):
 def read_back(server, folder: Path):
     """What wandb's own reader makes of an offline run: its `sync` command, to our server."""
     command = [sys.executable, "-m", "wandb", "sync", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=folder)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience_s(60), cwd=folder)
     assert done.returncode == 0, done.stderr
     assert len(server.runs) == 1
     return next(iter(server.runs.values())).rows
@@ -570,7 +577,7 @@ def test_the_offline_file_has_every_row_of_the_table(server, maker, rng):
     assert_rows_are_the_tables(rows, trial_rows(maker, trial_id))
 
 
-def test_a_trial_that_goes_on_has_one_whole_offline_file(server, maker, rng):
+def test_a_resumed_trial_has_one_complete_offline_file(server, maker, rng):
     rows = course(0.5, rng)
     trial_id = quick_trial(maker, rows[:2], status="pending")
     assert sent(maker, mode="offline")
@@ -633,7 +640,7 @@ def uploaded(maker) -> Run:
     return run
 
 
-def test_a_run_in_a_store_is_told_and_none_of_the_clients_files_is_there(server, object_store, maker, rng):
+def test_a_run_in_a_store_is_sent_and_has_none_of_the_clients_files(server, object_store, maker, rng):
     trial_id = quick_trial(maker, course(0.5, rng))
     run = uploaded(maker)
     with run.tracked(patience_s=0):

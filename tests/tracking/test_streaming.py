@@ -6,6 +6,7 @@ from disentune.runs.ledger import Run
 from disentune.tracking import streaming
 from disentune.tracking.connection import Connection
 from disentune.tracking.streaming import Streaming
+from processes import patience_s
 
 PLACE = Connection(True, "http://nowhere", "p", None, "g", (), False)
 
@@ -71,8 +72,8 @@ def test_the_wait_is_announced_and_bounded(beside):
     stream, said, started = beside("sleep", "60")
     with stream:
         pass
-    assert said == ["W&B: sending what is left; Ctrl-C does not wait for it"]
-    assert started[0].wait(5) == -9
+    assert said == ["W&B: sending the remaining rows; press Ctrl-C to send them in the background"]
+    assert started[0].wait(patience_s(5)) == -9
 
 
 def test_ctrl_c_leaves_the_sending_to_the_background(beside, monkeypatch):
@@ -84,5 +85,5 @@ def test_ctrl_c_leaves_the_sending_to_the_background(beside, monkeypatch):
     monkeypatch.setattr(stream, "_wait_aloud", interrupted)
     with stream:
         pass
-    assert said == ["it is sent in the background, as far as the server takes it"]
+    assert said == ["W&B: sending the rest in the background"]
     assert started[0].poll() is None

@@ -1,4 +1,4 @@
-"""The command line: list, plan, run, resume, status, results, report, inspect, sync, score, data, train and more."""
+"""The command line: every command, and its exit code."""
 
 import atexit
 import gc
@@ -6,104 +6,154 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
+from typing import Annotated
 
 import typer
 
-from disentune.cli import catalogue, cluster, data, inspect, report, runs, score, submit, sweeps, train, wandb
-from disentune.cli.terminal import OUTPUT, discard, err, name_standard_output, open_standard_streams
+from disentune.cli import (
+    analyse,
+    catalogue,
+    cluster,
+    compare,
+    dashboard,
+    data,
+    inspect,
+    new,
+    quickstart,
+    report,
+    runs,
+    score,
+    submit,
+    sweeps,
+    train,
+    wandb,
+)
+from disentune.cli.terminal import OUTPUT, discard, err, name_standard_output, open_standard_streams, out
 from disentune.errors import CRASHED, DONE, INTERRUPTED, UNAVAILABLE, WRONG_INPUT, DisentuneError, Unavailable
+
+EXIT_CODES = (
+    "Exit codes: 0 success, 1 some trials failed, 2 wrong input, 70 a bug in disentune, 75 the storage or Ray does not "
+    "answer, 130 interrupted."
+)
 
 app = typer.Typer(
     name="disentune",
-    help="Distributed sweeps for disentanglement research: one file in, one trustworthy table out.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(data.app)
-app.command()(report.report)
-app.command(help=inspect.HELP)(inspect.inspect)
-app.command()(wandb.sync)
-app.command()(submit.submit)
-app.command("list")(catalogue.list_)
-app.command()(sweeps.plan)
-app.command()(sweeps.run)
-app.command()(sweeps.resume)
-app.command()(runs.status)
-app.command()(runs.results)
-app.command()(score.score)
-app.command()(train.train)
-app.add_typer(cluster.app)
+
+START, RUN, LOOK, OTHER = "Start", "Run", "Look at results", "Cluster, data and W&B"
+app.command(rich_help_panel=START)(quickstart.quickstart)
+app.command(rich_help_panel=START)(new.new)
+app.command("list", rich_help_panel=START)(catalogue.list_)
+app.command(rich_help_panel=RUN)(sweeps.plan)
+app.command(rich_help_panel=RUN, help=inspect.HELP)(inspect.inspect)
+app.command(rich_help_panel=RUN)(sweeps.run)
+app.command(rich_help_panel=RUN)(sweeps.resume)
+app.command(rich_help_panel=RUN)(train.train)
+app.command(rich_help_panel=LOOK)(runs.status)
+app.command(rich_help_panel=LOOK)(runs.results)
+app.command(rich_help_panel=LOOK)(compare.compare)
+app.command(rich_help_panel=LOOK)(analyse.analyse)
+app.command(rich_help_panel=LOOK)(report.report)
+app.command(rich_help_panel=LOOK)(score.score)
+app.command(rich_help_panel=LOOK)(dashboard.dashboard)
+app.add_typer(data.app, rich_help_panel=OTHER)
+app.add_typer(cluster.app, rich_help_panel=OTHER)
+app.command(rich_help_panel=OTHER)(submit.submit)
+app.command(rich_help_panel=OTHER)(wandb.sync)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from disentune.environment import versions
+
+        found = versions()
+        others = ", ".join(f"{name} {found[name.lower()]}" for name in ("Python", "ray", "torch"))
+        out.print(f"disentune {found['disentune']} ({others})", markup=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Distributed sweeps for disentanglement research: one file in, one trustworthy table out."""
+
 
 ExitCode = int | str | None
-"""What `sys.exit` takes."""
+"""What `sys.exit` accepts."""
 
 
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 1 some trials failed, 2 wrong input, 130 interrupted, 70 a crash of our own, 75
-    the storage or Ray does not answer."""
+    """Entry point of the command; EXIT_CODES lists how it ends."""
     open_standard_streams()
     name_standard_output()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until a sweep runs, both just end the command
-    atexit.register(gc.freeze)  # else Python looks at half a million objects of libraries once more before it ends
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # same as Ctrl-C, until a sweep handles both itself
+    atexit.register(gc.freeze)  # otherwise the last collection visits half a million objects of libraries
     code: ExitCode
     try:
-        code = _carried_out()
-    except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
+        code = _run_command()
+    except BrokenPipeError:  # the reader of the pipe, such as head, has closed it
         discard(sys.stdout)
         code = DONE
-    except OSError as error:  # permissions, a full disk: the machine's state, not a bug of ours
-        code = _told(error)
-    sys.exit(_printed(code))
+    except OSError as error:  # permissions, a full disk: a problem of the machine, not a bug
+        code = _report(error)
+    sys.exit(_flushed(code))
 
 
-def _carried_out() -> ExitCode:
-    """The exit code of the command."""
+def _run_command() -> ExitCode:
+    """Runs the command of the command line and gives its exit code."""
     try:
         app()
     except SystemExit as end:
         return end.code
     except DisentuneError as error:
-        _complain(str(error))
+        _print_error(str(error))
         return UNAVAILABLE if isinstance(error, Unavailable) else WRONG_INPUT
     except KeyboardInterrupt:
-        _complain("interrupted; continue a run that had begun with: disentune resume RUN")
+        _print_error("interrupted; continue a run with: disentune resume RUN")
         return INTERRUPTED
     except OSError:
         raise
-    except Exception:  # a bug, or trouble in the cluster: a supervisor restarts from the ledger
-        _complain(traceback.format_exc().rstrip("\n"))
+    except Exception:  # a bug or a cluster problem; a supervisor restarts from the ledger
+        _print_error(traceback.format_exc().rstrip("\n"))
         return CRASHED
     return DONE
 
 
-def _complain(text: str) -> None:
-    """Prints to standard error; where that cannot be written, the exit code says enough."""
+def _print_error(text: str) -> None:
+    """Prints to standard error, if it can be written; the exit code reports the error in any case."""
     with suppress(OSError):
         err.print(text, markup=False)
 
 
-def _told(error: OSError) -> int:
+def _report(error: OSError) -> int:
+    """Prints the error and gives the exit code: an outage may end, so the same command may succeed later."""
     from disentune.files.storage import TRANSIENT
 
-    _complain(_trouble(error))
-    return UNAVAILABLE if error.errno in TRANSIENT else WRONG_INPUT  # an outage may end
+    _print_error(_message(error))
+    return UNAVAILABLE if error.errno in TRANSIENT else WRONG_INPUT
 
 
-def _printed(code: ExitCode) -> ExitCode:
-    """The exit code, after all output was written; Python itself would end with a traceback and 120."""
+def _flushed(code: ExitCode) -> ExitCode:
+    """The exit code after all output has been written; Python itself would end with a traceback and 120."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except (OSError, ValueError) as error:
         discard(sys.stdout)
         if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-            return code or _told(error)
+            return code or _report(error)
     return code
 
 
-def _trouble(error: OSError) -> str:
+def _message(error: OSError) -> str:
     from disentune.files.storage import advice
 
     if error.filename == OUTPUT:

@@ -22,7 +22,7 @@ def list_(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What can be named in a sweep file.
+    """Lists everything that a sweep file can name.
 
     Examples: disentune list; disentune list frameworks
     """
@@ -50,7 +50,7 @@ def list_(
 
 
 def _show(title: str, described: dict[str, list[str]]) -> None:
-    """Each name beside the first of its lines."""
+    """Each name with the first of its lines."""
     out.print(f"[bold]{title}[/]")
     width = max(map(len, described))
     for name, lines in described.items():
@@ -65,7 +65,7 @@ def _described(plugin: Plugin) -> list[str]:
 
 
 def _figures() -> dict[str, str]:
-    """What `figures:` of a sweep may name, with the keys of each."""
+    """The figures that a sweep can name, with the keys of each."""
     from disentune.spec.figures import FIGURES
 
     keys = {name: ", ".join(key for key in kind.model_fields if key != "name") for name, kind in FIGURES.items()}
@@ -73,7 +73,7 @@ def _figures() -> dict[str, str]:
 
 
 def _line_and_paper(summary: str) -> list[str]:
-    """`Title: paper: line` apart, the line first; another summary whole."""
+    """The parts of `Title: paper: line`, the line first; any other summary as a whole."""
     parts = summary.split(": ", 2)
     return [parts[2], parts[1]] if len(parts) == 3 else [summary]
 
@@ -84,7 +84,7 @@ def _parameters(plugin: Plugin) -> str:
 
 
 def _yaml(default: object) -> object:
-    """As one would write it in a sweep: a named choice by its name alone."""
+    """The value as written in a sweep file; a named choice is shown by its name only."""
     if default is None or isinstance(default, bool):
         return {None: "null", True: "true", False: "false"}[default]
     return getattr(default, "name", default)

@@ -1,4 +1,4 @@
-"""`disentune cluster`: is a cluster's file right, and is a running cluster what it should be."""
+"""`disentune cluster`: checks a cluster file, or a running cluster."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from disentune.spec.space import SweepPoints
     from disentune.spec.sweepfile import SweepFile
 
-app = typer.Typer(name="cluster", help="Checks of a cluster's file and of a running cluster.", no_args_is_help=True)
+app = typer.Typer(name="cluster", help="Check a cluster file, or a running cluster.", no_args_is_help=True)
 
 
 @app.command()
 def check(
     file: Annotated[Path, typer.Argument(help="The cluster file, for example cluster.yaml.")],
-    sweep: Annotated[Path | None, typer.Option(help="A sweep that is to run there.")] = None,
+    sweep: Annotated[Path | None, typer.Option(help="Also check whether this sweep can run on the cluster.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Every problem of a cluster file at once, before anything is started or paid for. Needs no network.
+    """Reports all problems of a cluster file before anything starts or costs money. Needs no network.
 
-    Exit codes: 0 nothing wrong, or warnings only; 2 errors.
+    Exit codes: 0 no errors; 2 errors.
 
     Example: disentune cluster check cluster.yaml --sweep sweeps/quickstart.yaml
     """
@@ -48,7 +48,7 @@ def check(
 
 def _show_findings(result: Checked) -> None:
     width = max((len(finding.where) for finding in result.findings), default=0)
-    for level, title in (("error", "must be mended:"), ("warning", "should be understood:")):
+    for level, title in (("error", "errors:"), ("warning", "warnings:")):
         found = [finding for finding in result.findings if finding.level == level]
         for number, finding in enumerate(found):
             if number == 0:
@@ -67,17 +67,17 @@ def _counted(number: int, what: str) -> str:
 @app.command()
 def verify(
     address: Annotated[
-        str, typer.Option(help="auto on a node of the cluster; elsewhere the head's dashboard, http://HOST:8265.")
+        str, typer.Option(help="auto on a node of the cluster; elsewhere the dashboard of the head, http://HOST:8265.")
     ] = "auto",
-    nodes: Annotated[int | None, typer.Option(min=1, help="How many nodes there should be, the head included.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="The expected number of nodes, including the head.")] = None,
     storage: Annotated[
-        str | None, typer.Option(envvar="DISENTUNE_STORAGE", help="Must be the same for all nodes.")
+        str | None, typer.Option(envvar="DISENTUNE_STORAGE", help="Check that all nodes see this storage.")
     ] = None,
-    sweep: Annotated[Path | None, typer.Option(help="Its data sets must be prepared on every node.")] = None,
-    working_dir: Annotated[Path | None, typer.Option(help="Folder of your own plug-ins that the sweep uses.")] = None,
+    sweep: Annotated[Path | None, typer.Option(help="Check that its data sets are prepared on every node.")] = None,
+    working_dir: Annotated[Path | None, typer.Option(help="Folder with your own plug-ins that the sweep uses.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Looks at every node of the running cluster: joined, same versions, same storage, data prepared.
+    """Checks every node of a running cluster: joined, same versions, same storage, data prepared.
 
     Examples: disentune cluster verify --nodes 3 --storage /shared/runs;
     disentune cluster verify --address http://127.0.0.1:8265 --sweep sweeps/quickstart.yaml
@@ -117,7 +117,7 @@ def _verdict(address: str, nodes: int | None, storage: str | None, asked: SweepP
 def _verdict_from_afar(
     address: str, nodes: int | None, storage: str | None, sweep: SweepFile | None, working_dir: Path | None
 ) -> Verdict:
-    """The same command as a job on the head."""
+    """Runs the same command as a job on the head."""
     from disentune.cluster import submission
     from disentune.cluster.verify import Verdict
 
@@ -135,7 +135,7 @@ def _verdict_from_afar(
 
 
 class _Json:
-    """Lines of a command's output: those from the first that opens a mapping are kept, those before it are said."""
+    """Lines of a command's output: keeps them from the opening brace of the JSON on, and prints those before."""
 
     def __init__(self, say: Callable[[str], None]):
         self.say, self.found = say, list[str]()
@@ -154,6 +154,7 @@ def _show(verdict: Verdict) -> None:
     table = Table(*columns, box=None, pad_edge=False)
     for node in verdict.nodes:
         table.add_row(*_cells(node))
+    out.print(f"cluster at {verdict.address}", markup=False)
     out.print(table)
     for note in verdict.notes:
         out.print(f"note: {note}", markup=False)
@@ -161,7 +162,7 @@ def _show(verdict: Verdict) -> None:
         out.print(f"problem: {problem}", markup=False)
     count = len(verdict.nodes)
     if not verdict.problems:
-        out.print(f"{count} node{'s' if count != 1 else ''}, all is well")
+        out.print(f"{count} node{'s' if count != 1 else ''}, all checks passed")
 
 
 def _cells(node: Node) -> tuple[str, ...]:

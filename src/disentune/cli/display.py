@@ -1,4 +1,4 @@
-"""What a person reads: sizes, times, numbers, tables and the plan of a sweep."""
+"""Formats sizes, times, numbers, tables and the plan of a sweep for people."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,13 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from disentune.environment import without_secrets
-from disentune.results.tables import titles
+from disentune.results.tables import short_title, titles
 from disentune.results.watch import duration
 from disentune.runs.preview import Cost, Plan
 
 
 def clock(seconds: float) -> str:
-    """`0:45`, `3:20`, `2:05:00`: as `duration`, where there is little room."""
+    """`0:45`, `3:20`, `2:05:00`: a shorter form of `duration`."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
@@ -37,34 +37,48 @@ def show_plan(
     cost: Cost,
     where: str,
     slots: int | None,
-    orders: Mapping[str, str] | None = None,
 ) -> None:
-    """`orders`: how well the loss of each arm orders the factors, before anything is trained."""
     console.print(f"[bold]{escape(plan.sweep)}[/]: {plan.trials} trials in {escape(where)}")
     table = Table(box=None, pad_edge=False)
     table.add_column("arm")
     table.add_column("trials", justify="right")
-    if orders:
-        table.add_column("order (disentune inspect)")
     for arm, trials in plan.arms.items():
-        table.add_row(escape(arm), str(trials), *([escape(orders[arm])] if orders else []))
+        table.add_row(escape(arm), str(trials))
     console.print(table)
     steps = sorted(plan.continuing.values())
     resumed = f" (from step {steps[0]} to {steps[-1]})" if steps else ""
-    console.print(f"{plan.done} done, {len(plan.continuing)} continue{resumed}, {plan.new} new; "
-                  f"checkpoints take about {size(cost.disk)}")  # fmt: skip
+    taken = "".join(f"{count} taken over from {source}, " for source, count in plan.taken.items())
+    console.print(f"{plan.done} done, {escape(taken)}{len(plan.continuing)} to continue{resumed}, {plan.new} new\n"
+                  f"checkpoints take about {size(cost.disk)}, and {size(cost.disk_while_training)} "
+                  "more per trial while it trains")  # fmt: skip
     if cost.seconds is not None:
         wall = f", about {duration(cost.seconds / slots)} on {slots} slots" if slots else ""
-        console.print(f"about {duration(cost.seconds)} of one slot{wall} (by a probe of each arm)")
+        console.print(
+            f"about {duration(cost.seconds)} on one slot{wall} (estimated by training a few steps of each arm)"
+        )
+    if restored := len(plan.transfers.restore):
+        console.print(f"{restored} {_trials(restored)} restored from dropped/")
+    if plan.dropped:
+        console.print(escape(aside(plan.dropped)))
     for warning in plan.warnings:
         console.print(f"[yellow]note:[/] {escape(warning)}")
+
+
+def aside(count: int) -> str:
+    """A note about trials that `run --drop` has set aside."""
+    where = "in the run's folder dropped/"
+    return f"{count} {_trials(count)} set aside {where}; running a sweep that contains them restores them"
+
+
+def _trials(count: int) -> str:
+    return "trial" if count == 1 else "trials"
 
 
 # ---- scores
 
 
 def score_lines(name: str, numbers: Mapping[str, float], reason: str, seconds: float, widths: tuple[int, int]) -> str:
-    """A line for each number of a metric, or its reason for having none; `widths` are of the names and the keys."""
+    """One line per number of a metric, or why it has no score; `widths` are the widths of the names and the keys."""
     first, second = widths
     if not numbers:
         return f"{name:<{first}}  {reason}"
@@ -76,32 +90,27 @@ def score_lines(name: str, numbers: Mapping[str, float], reason: str, seconds: f
 
 
 def plain(text: str) -> str:
-    """Without the keys, the colours and other commands to a terminal that an error's text may hold."""
+    """The text of an error without secrets, colours and other terminal control codes."""
     return "".join(char for char in Text.from_ansi(without_secrets(text)).plain if char.isprintable())
 
 
 def number(value: object) -> str:
-    """Short for people; files and --json have every digit."""
+    """A number with few digits; files and --json have every digit."""
     if isinstance(value, float):
         return "" if value != value else f"{value:.4g}"
     return "" if value is None or value is pd.NA else str(value)
 
 
 def assignment(key: str, value: object) -> str:
-    """`beta=0.01`, or the bare name of a plug-in."""
+    """`beta=0.01`, or just the name of a plug-in."""
     last = key.split(".")[-1]
     return number(value) if last == "name" else f"{last}={number(value)}"
-
-
-def without_section(key: str) -> str:
-    """`prior.nu` for `framework.prior.nu`; the name of a plug-in keeps it."""
-    return key if key.endswith(".name") and key.count(".") == 1 else key.split(".", 1)[-1]
 
 
 def frame_table(frame: pd.DataFrame, columns: Sequence[str] | None = None, most: int | None = None) -> Table:
     """All columns, or those named; all rows, or the first."""
     columns, table = list(frame.columns) if columns is None else columns, Table(box=None, pad_edge=False)
-    for column, title in zip(columns, titles(columns, without_section), strict=True):
+    for column, title in zip(columns, titles(columns, short_title), strict=True):
         numeric = pd.api.types.is_numeric_dtype(frame[column])
         table.add_column(escape(title), justify="right" if numeric else "left", overflow="fold")
     for values in frame[list(columns)].head(most if most is not None else len(frame)).itertuples(index=False):

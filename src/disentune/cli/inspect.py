@@ -1,4 +1,4 @@
-"""disentune inspect: perceived distances before anything is trained, or those that a trial has learnt."""
+"""disentune inspect: perceived distances before any training, or the distances that a trained model has learnt."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
     from disentune.results.rescore import Rebuilt
 
 MOST_DETAILED = 3
-"""Worlds of which every factor is listed without being asked for."""
+"""Up to this many worlds, every factor is listed even without --factors."""
 MOST_LINES = 1_000_000
 LEARNT_LINES = 100
-"""Along each factor of a trained model: the paper's."""
+"""Lines along each factor of a trained model, as in the paper."""
 
-HELP = """The look before you spend: how well does the loss order the factors?
+HELP = """Measures, before any training, how well a reconstruction loss orders the factors of a data set.
 
-For each data set and reconstruction loss of a sweep, without training: how far apart
-the loss sees images that differ in one factor, and how well that agrees with the
-factor's values (Michlo et al. 2023). The order ranks worlds before you spend on them; it
+For each world (a data set with a reconstruction loss) of a sweep, it measures how far apart
+images are under the loss if they differ in one factor, and how well this agrees with the
+factor's values (Michlo et al. 2023). The order ranks these worlds before you train on them; it
 is not a verdict. On 25 worlds not used to define it, its rank correlation (Spearman) with
 the MIG of trained models was 0.60 (95 % interval 0.25 to 0.85; an independent review).
 
 \b
-order      (r - r0) / (1 - r0). r: Pearson's correlation of perceived distances with the
-           steps between values, over the pairs of all lines pooled, an image with itself
-           too; r0: the r of distances that are all equal. 1 only when distances are in
-           the same proportion to the steps on every line: lines of different scale give
-           less. Of a world: the mean over factors, below 0 counts as 0
-line order the same number of each line taken alone, averaged over lines
-grade      of order: high from 0.6, low below 0.25, else middle
-pearson, spearman   of perceived with ground-truth distances, as published: an image
-           with itself counts
-distance   mean and deviation over pairs of two images, a mean over pixels
+order      (r - r0) / (1 - r0). r: Pearson correlation of perceived distances with the
+           steps between values, over the pairs of all lines pooled, including an image
+           with itself; r0: r if all distances are equal. 1 only if distances are in
+           the same proportion to the steps on every line; lines of different scale give
+           less. For a world: the mean over factors, where negative counts as 0
+line order the same number for each line separately, averaged over lines
+grade      of the order: high from 0.6, low below 0.25, else middle
+pearson, spearman   of perceived with ground-truth distances, as published: pairs
+           of an image with itself count
+distance   mean and standard deviation over pairs of two images, averaged over pixels
 
 Writes distances (Figs. 3, 8), traversals (Figs. 2, 5) and distributions (Fig. A1) as PNG
-and SVG; with --json only where --output asks for them. Of a trained trial: distances at
+and SVG; with --json only if --output is given. For a trained trial: distances at
 each level of the model (Figs. 4, 10).
 
 \b
@@ -68,20 +68,24 @@ def inspect(
         typer.Argument(metavar="[SWEEP|TRIAL]", help="A sweep file, or a trained trial: runs/x/main/trials/ID."),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="A data set, instead of a sweep.")] = None,
-    recon: Annotated[str | None, typer.Option(help="The loss that compares its images; default: mse.")] = None,
+    recon: Annotated[str | None, typer.Option(help="The reconstruction loss; default: mse.")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change a key: spacing=4, recon.radius=31; of a sweep as for run. May be repeated."),
+        typer.Option(
+            "--set", help="Change a key: spacing=4, recon.radius=31; for a sweep, as in run. May be repeated."
+        ),
     ] = None,
     lines: Annotated[
         int | None, typer.Option(min=1, max=MOST_LINES, help="Random lines along each factor; default: 64.")
     ] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Along every line there is, instead of random ones.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Which lines and random images are looked at.")] = 0,
-    rank: Annotated[bool, typer.Option("--rank", help="Highest order first.")] = False,
-    factors: Annotated[bool, typer.Option("--factors", help="List every factor, also of many worlds.")] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Use every line instead of random ones.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random lines and images.")] = 0,
+    rank: Annotated[bool, typer.Option("--rank", help="Sort by order, highest first.")] = False,
+    factors: Annotated[
+        bool, typer.Option("--factors", help="List every factor even if there are many data sets and losses.")
+    ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder of the figures; default: inspect/NAME.")
+        Path | None, typer.Option("--output", "-o", help="Folder for the figures; default: inspect/NAME.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -109,13 +113,11 @@ def inspect(
 
 def _refuse_conflicts(what: str | None, dataset: str | None, recon: str | None, lines: int | None, exact: bool) -> None:
     if (what is None) == (dataset is None):
-        raise ConfigError("name a sweep file or a trial, or a data set: --dataset xysquares --recon mse")
+        raise ConfigError("give a sweep file, a trial's folder, or a data set: --dataset xysquares --recon mse")
     if exact and lines is not None:
-        raise ConfigError(f"--lines {lines}: cannot go with --exact, which takes all lines")
+        raise ConfigError(f"--lines {lines}: cannot be combined with --exact, which uses all lines")
     if what is not None and recon is not None:
-        raise ConfigError(
-            f"--recon {recon}: goes with --dataset; a sweep's losses are its own, or --set recon.name=..."
-        )
+        raise ConfigError(f"--recon {recon}: only with --dataset; change the loss of a sweep with --set recon.name=...")
 
 
 def _ranked(worlds: list[Seen], looks: list[Look]) -> tuple[list[Seen], list[Look]]:
@@ -139,7 +141,7 @@ def _is_trial(what: str) -> bool:
 
 
 def _worlds(what: str | None, dataset: str | None, recon: str, sets: list[str]) -> tuple[list[Seen], str]:
-    """What is looked at, and a name for it. ConfigError when data is not prepared."""
+    """The data sets and losses to measure, and a name for them. Raises ConfigError if data is not prepared."""
     from disentune.data.prepared.store import use_root
     from disentune.results import inspection
     from disentune.spec import space
@@ -153,9 +155,11 @@ def _worlds(what: str | None, dataset: str | None, recon: str, sets: list[str]) 
     use_root(root)
     if missing := inspection.missing_data(worlds, root):
         commands = "; ".join(missing.values())
-        raise ConfigError(f"not prepared here: {', '.join(missing)}. Do it with: {commands}")
+        raise ConfigError(f"not prepared here: {', '.join(missing)}; prepare with: {commands}")
     if len(worlds) > inspection.MOST_WORLDS:
-        out.print(f"note: the first {inspection.MOST_WORLDS} of {len(worlds)} data sets and losses", markup=False)
+        out.print(
+            f"note: showing the first {inspection.MOST_WORLDS} of {len(worlds)} data sets and losses", markup=False
+        )
     return worlds[: inspection.MOST_WORLDS], name
 
 
@@ -166,14 +170,10 @@ def _looks(worlds: list[Seen], lines: int | None, seed: int) -> list[Look]:
     found = []
     with progress_bar() as say:
         for number, seen in enumerate(worlds):
-            say("worlds", number, len(worlds))
+            say("measuring data sets and losses", number, len(worlds))
             world = image_distances.opened(seen.config)
-            found.append(image_distances.look(world, lines, seed, say if lines is None else _quiet))
+            found.append(image_distances.look(world, lines, seed, say))
     return found
-
-
-def _quiet(what: str, done: int, total: int) -> None:
-    pass
 
 
 def _draw(folder: Path, worlds: list[Seen], looks: list[Look], seed: int) -> list[Path]:
@@ -182,7 +182,9 @@ def _draw(folder: Path, worlds: list[Seen], looks: list[Look], seed: int) -> lis
 
     titled = {seen.title: look for seen, look in zip(worlds, looks, strict=True)}
     with canvas.style():
-        figures = {"distances": distances.perceived(titled), "distributions": distances.distributions(titled)}
+        ordered = {title: look for title, look in titled.items() if look.factors}
+        figures = {"distances": distances.perceived(ordered)} if ordered else {}
+        figures["distributions"] = distances.distributions(titled)
         data = {repr(seen.config.dataset.tree()): seen for seen in worlds}
         for number, seen in enumerate(data.values()):
             drawn = distances.traversals(opened(seen.config).images.data, seen.title, seed)
@@ -191,7 +193,7 @@ def _draw(folder: Path, worlds: list[Seen], looks: list[Look], seed: int) -> lis
 
 
 def _saved(folder: Path, figures: dict[str, Figure]) -> list[Path]:
-    """As PNG and SVG; gives the PNGs."""
+    """Writes PNG and SVG files; returns the paths of the PNGs."""
     from disentune.files.writing import write_atomically
     from disentune.report import canvas
 
@@ -224,7 +226,7 @@ def _show(worlds: list[Seen], looks: list[Look], detailed: bool) -> None:
         out.print(frame_table(_summary(worlds, looks)))
     for seen, look in zip(worlds, looks, strict=True):
         arms = f"{', '.join(seen.arms)}: " if seen.arms else ""
-        out.print(f"\n[bold]{escape(arms + seen.title)}[/]: {sentence(look.order)}")
+        out.print(f"\n[bold]{escape(arms + seen.title)}[/]: {sentence(look.order, bool(look.factors))}")
         if detailed:
             out.print(frame_table(_details(look)))
         for reason in grade(look).reasons:
@@ -233,7 +235,7 @@ def _show(worlds: list[Seen], looks: list[Look], detailed: bool) -> None:
 
 
 def _summary(worlds: list[Seen], looks: list[Look]) -> pd.DataFrame:
-    """A line a world; correlations are means over factors."""
+    """One line per data set and loss; correlations are means over factors."""
     import numpy as np
     import pandas as pd
 
@@ -247,8 +249,8 @@ def _summary(worlds: list[Seen], looks: list[Look]) -> pd.DataFrame:
                 "arms": ", ".join(seen.arms),
                 "data set and loss": seen.title,
                 **_orders(look),
-                "pearson": np.mean([one.pearson for one in along]),
-                "spearman": np.mean([one.spearman for one in along]),
+                "pearson": np.mean([one.pearson for one in along]) if along else None,
+                "spearman": np.mean([one.spearman for one in along]) if along else None,
                 "random pearson": look.anywhere.pearson,
                 "random spearman": look.anywhere.spearman,
                 "grade": word_for(look.order),
@@ -258,7 +260,7 @@ def _summary(worlds: list[Seen], looks: list[Look]) -> pd.DataFrame:
 
 
 def _details(look: Look) -> pd.DataFrame:
-    """A line a factor, the one that is learnt first above."""
+    """One line per factor; the factor that is learnt first is at the top."""
     import pandas as pd
 
     factors = sorted(look.factors.items(), key=lambda item: -item[1].agreement.mean_distance)
@@ -271,7 +273,7 @@ def _details(look: Look) -> pd.DataFrame:
 
 
 def _orders(seen: Along | Look) -> dict[str, float | None]:
-    """Of a factor or a world."""
+    """The columns of a factor, or of a data set and loss."""
     return {"order": seen.order, "line order": seen.line_order}
 
 

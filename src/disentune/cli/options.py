@@ -14,26 +14,35 @@ Sets = Annotated[
 ]
 Only = Annotated[
     str | None,
-    typer.Option(help="Only the trials for which this holds: \"framework.name == 'beta_vae' and seed < 2\"."),
+    typer.Option(help="Only trials that match: \"framework.name == 'beta_vae' and seed < 2\"."),
+]
+OnlyTrials = Annotated[
+    str | None,
+    typer.Option("--only", help='Only trials that match; metrics are allowed: "mig > 0.3 and seed < 2".'),
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="At most this many unfinished trials.")]
 Name = Annotated[str, typer.Option(help="Name of the run; the same name continues it.")]
-Address = Annotated[str | None, typer.Option(help="Ray cluster to join: auto, or its address. Default: a local Ray.")]
+Address = Annotated[
+    str | None, typer.Option(help="Ray cluster to join: auto, or an address. Default: start a local Ray.")
+]
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")]
+Drop = Annotated[
+    bool, typer.Option("--drop", help="Set aside trials that are no longer in the sweep; the old file restores them.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 Storage = Annotated[
     str,
     typer.Option(
-        envvar="DISENTUNE_STORAGE", help="What holds the runs: a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER."
+        envvar="DISENTUNE_STORAGE", help="Where runs are stored: a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER."
     ),
 ]
 
 
 def assert_run_name(name: str) -> None:
-    """Raises ConfigError for what cannot be the name of a run's folder."""
+    """Raises ConfigError if this cannot be the name of a run's folder."""
     from disentune.spec.sweepfile import NAME
 
     if not NAME.fullmatch(name):
         raise ConfigError(
-            f"--name {name!r}: must have letters, digits, '_', '-' or '.', and begin with one of the first"
+            f"--name {name!r}: must have only letters, digits, '_', '-' or '.', and begin with a letter or digit"
         )

@@ -1,4 +1,4 @@
-"""How far a command is: the trials of a session, or the items of a long list. Knows nothing of Ray."""
+"""Progress of a command: the trials of a session, or the items of a long list. Independent of Ray."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -7,46 +7,34 @@ from typing import Any, TypeVar
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, track
-from rich.table import Table
+from rich.progress import track
+from rich.text import Text
 
-from disentune.cli.display import assignment
+from disentune.cli import watching
 from disentune.cli.terminal import PLAIN_INTERVAL_S
 from disentune.errors import first_line
-from disentune.results.watch import duration
-from disentune.runs.planner import PlannedTrial, Planner
-from disentune.spec.config import flattened
-from disentune.spec.space import domains
+from disentune.files.storage import shown
+from disentune.results.watch import Watcher
+from disentune.runs.ledger import Run
+from disentune.runs.planner import Planner
 
 T = TypeVar("T")
-REDRAW_S = 0.5
+REDRAW_S = 1.0
+LARGEST_SHARE = 0.05
+"""Share of the driver's time that may be spent on reading the run, which takes longer with thousands of trials."""
 
 
 class LiveProgress:
-    """Follows a session: a live table on a terminal, else a line every few seconds."""
+    """Follows a session: a live display on a terminal, else a line every few seconds. It reads the run's folder as
+    `status --watch` does, so that both show the same numbers."""
 
-    def __init__(self, console: Console, objective: str | None, total: int):
-        self.console, self.objective, self.total = console, objective, total
-        self.steps: dict[str, int] = {}
-        self.start: dict[str, int] = {}
-        self.ended: set[str] = set()
-        self.latest: dict[str, float] = {}
-        self.began, self.said, self.drawn = time.monotonic(), 0.0, 0.0
-        self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[eta]}"),
-            TimeElapsedColumn(), console=console,
-        )  # fmt: skip
-        self.task = self.bar.add_task("trials", total=total, eta="")
-        self.live = (
-            Live(self.bar, console=console, refresh_per_second=2, transient=True) if console.is_terminal else None
-        )
+    def __init__(self, console: Console, run: Run):
+        self.console, self.where, self.watcher = console, shown(run.path), Watcher(run)
+        self.interval_s = REDRAW_S if console.is_terminal else PLAIN_INTERVAL_S
+        self.due = -1.0
+        self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> "LiveProgress":
-        if self.live:
-            self.live.start()
-            self.live.update("starting Ray and its workers ...")
-        else:
-            self.console.print("starting Ray and its workers ...")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -56,70 +44,32 @@ class LiveProgress:
     def __call__(self, planner: Planner, trial_id: str, news: dict[str, Any]) -> None:
         if "lost" in news:
             self.console.print(f"[yellow]note:[/] {escape(news['lost'])}")
-        self._take_in(planner.trials[trial_id], news)
-        now = time.monotonic()
-        if now - self.drawn < REDRAW_S:
-            return  # counting thousands of trials takes a while
-        self.drawn = now
+        if news.get("outcome") in ("diverged", "failed"):
+            status = planner.trials[trial_id].status
+            cause = escape(first_line(status.cause))
+            self.console.print(f"[red]{news['outcome']}[/] {trial_id} at step {status.step}: {cause}")
+        self.beat()
+
+    def beat(self) -> None:
+        """Draws again when it is time."""
+        if time.monotonic() >= self.due:
+            self._show()
+
+    def is_drawn(self) -> bool:
+        return self.live is not None and self.live.is_started
+
+    def _show(self) -> None:
+        began = time.monotonic()
+        picture = self.watcher.look()
         if self.live:
-            self.live.update(Group(self.bar, self._table(planner)))
-        self._update_bar(planner)
-
-    def _take_in(self, trial: PlannedTrial, news: dict[str, Any]) -> None:
-        if not self.start:
-            self.began = time.monotonic()
-        self.start.setdefault(trial.id, trial.status.step)
-        if news.get("at_step") is not None:
-            self.steps[trial.id] = news["at_step"]
-        if trial.history.ended:
-            self.ended.add(trial.id)
-        for row in news.get("rows", ()):
-            if self.objective in row["metrics"]:
-                self.latest[trial.id] = row["metrics"][self.objective]
-        outcome = news.get("outcome")
-        if outcome in ("diverged", "failed"):
-            cause = first_line(trial.status.cause)
-            self.console.print(f"[red]{outcome}[/] {trial.id} at step {trial.status.step}: {escape(cause)}")
-
-    def _update_bar(self, planner: Planner) -> None:
-        done = len(self.ended)
-        eta = self._eta(planner)
-        self.bar.update(self.task, completed=done, eta=eta)
+            self.live.start()
+            drawn = watching.view(picture, self.where, self.console)
+            again = Text("press Ctrl-C again to stop immediately", "yellow")
+            self.live.update(Group(drawn, again) if picture.stopping else drawn, refresh=True)
+        else:
+            self.console.print(watching.line(picture))
         now = time.monotonic()
-        if self.live is None and now - self.said >= PLAIN_INTERVAL_S:
-            self.said = now
-            running = sum(trial.active for trial in planner.open)
-            self.console.print(
-                f"{done}/{self.total} trials ended, {running} running or queued{', ' + eta if eta else ''}"
-            )
-
-    def _eta(self, planner: Planner) -> str:
-        """By what this session has done of its trials, the begun ones in part."""
-        begun = [trial for trial in planner.open if trial.id in self.steps]
-        part = sum((self.steps[trial.id] - self.start[trial.id]) / trial.config.training.steps for trial in begun)
-        share = (len(self.ended) + part) / max(self.total, 1)
-        elapsed = time.monotonic() - self.began
-        return f"about {duration(elapsed * (1 - share) / share)} left" if share > 0.01 else ""
-
-    def _table(self, planner: Planner) -> Table:
-        table = Table(box=None, pad_edge=False)
-        for title in ("running", "arm", "seed", "point", "step", self.objective or ""):
-            table.add_column(title)
-        running = [trial for trial in planner.trials.values() if trial.active and trial.id in self.steps]
-        for trial in running[:12]:
-            value = self.latest.get(trial.id)
-            table.add_row(
-                trial.id, escape("+".join(trial.point.arms)), str(trial.config.seed), escape(_point(planner, trial)),
-                f"{self.steps[trial.id]}/{trial.config.training.steps}", "" if value is None else f"{value:.3f}",
-            )  # fmt: skip
-        return table
-
-
-def _point(planner: Planner, trial: PlannedTrial) -> str:
-    """The values of the keys that its arm searches over."""
-    flat = flattened(trial.config.tree()) | trial.overrides
-    keys = domains(planner.sweep.arms[trial.point.arms[0]])
-    return " ".join(assignment(key, flat[key]) for key in keys)
+        self.due = now + max(self.interval_s, (now - began) / LARGEST_SHARE)
 
 
 def followed(console: Console, items: Sequence[T], what: str) -> Iterator[T]:

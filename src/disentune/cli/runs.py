@@ -1,4 +1,4 @@
-"""`disentune status` and `results`: how far the trials of a run are, and the table of their scores."""
+"""`disentune status` and `results`: the progress of a run's trials, and the table of their scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from disentune.cli.options import AsJson, RunName, Storage
+from disentune.cli.options import AsJson, OnlyTrials, RunName, Storage
 from disentune.cli.terminal import PLAIN_INTERVAL_S, SpelledOut, err, out, print_json, quoted
 from disentune.environment import cleaned_values
 from disentune.errors import ConfigError
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
 def status(
     run: RunName,
-    watch: Annotated[bool, typer.Option("--watch", help="Look again and again until no driver runs it.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update until the run ends.")] = False,
     every: Annotated[
         float | None,
-        typer.Option(metavar="S", help="Seconds between looks of --watch; default: 2, or 10 without a terminal."),
+        typer.Option(metavar="S", help="Seconds between updates of --watch; default: 2, or 10 without a terminal."),
     ] = None,
     storage: Storage = DEFAULT_STORAGE,
     as_json: AsJson = False,
 ) -> None:
-    """How far each trial of a run is, why it ended, and the best so far.
+    """Shows how far each trial of a run is, why it ended, and the best score so far.
 
-    With --watch a live picture from the run's folder alone, in any terminal and
-    on any machine that sees it: progress, time left, running trials, errors.
-    Ctrl-C ends the watching, not the run. Into a pipe: a line every few seconds,
-    with --json one object a line.
+    --watch shows a live display, read from the run's folder, in any terminal
+    on any machine that can read the folder: progress, time left, running trials, errors.
+    Ctrl-C stops watching, not the run. In a pipe it prints a line every few seconds;
+    with --json, one object per line.
 
     Examples: disentune status runs/quickstart/main; disentune status quickstart --watch
     """
     if every is not None and not watch:
-        raise ConfigError(f"--every {every:g}: goes with --watch alone")
+        raise ConfigError(f"--every {every:g}: only with --watch; add --watch, or omit it")
     if every is not None and not SHORTEST_S <= every <= LONGEST_S:
         raise ConfigError(f"--every {every:g}: must be from {SHORTEST_S:g} to {LONGEST_S:g} seconds")
     if not watch:
@@ -57,6 +57,7 @@ def status(
 
 
 def _show_now(run: str, storage: str, as_json: bool) -> None:
+    from disentune.cli.display import aside
     from disentune.cli.watching import show_status
     from disentune.results.watch import Watcher
     from disentune.runs.ledger import find_run
@@ -68,11 +69,16 @@ def _show_now(run: str, storage: str, as_json: bool) -> None:
     if as_json:
         for note in picture.notes:
             err.print(f"note: {note}", markup=False)
-        print_json({"running": live, "trials": [_status_json(*trial) for trial in trials]})
+        listed = [_status_json(*trial) for trial in trials]
+        print_json({"running": live, "trials": listed, "dropped": sorted(found.dropped())})
         return
     show_status(out, shown(found.path), live, trials, picture)
+    if dropped := found.dropped():
+        out.print(aside(len(dropped)), markup=False)
     if not live and any(not state.final for _, state, _ in trials):
         out.print(f"continue with: disentune resume {quoted(found.path)}", markup=False)
+    if not live and any(state.state == "failed" for _, state, _ in trials):
+        out.print(f"next: disentune resume {quoted(found.path)} --retry-failed", markup=False)
 
 
 SHORTEST_S, LONGEST_S = 0.1, 86400.0
@@ -111,16 +117,19 @@ class At(StrEnum):
 
 def results(
     run: RunName,
-    by: Annotated[list[str] | None, typer.Option(help="Group by this key instead of every one that varies.")] = None,
+    by: Annotated[list[str] | None, typer.Option(help="Group by this key instead of every key that varies.")] = None,
     metric: Annotated[str | None, typer.Option(help="Metric to rank by; default: the sweep's objective.")] = None,
-    at: Annotated[At, typer.Option(help="Which of a trial's rows counts.")] = At.last,
-    trials: Annotated[bool, typer.Option("--trials", help="One line a trial instead of one a group.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print every row as CSV, control characters spelled out.")] = False,
+    only: OnlyTrials = None,
+    at: Annotated[At, typer.Option(help="Which value of each trial counts.")] = At.last,
+    trials: Annotated[bool, typer.Option("--trials", help="One line per trial instead of one per group.")] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print every row as CSV, with control characters escaped.")
+    ] = False,
     as_json: AsJson = False,
     parquet: Annotated[bool, typer.Option("--parquet", help="Write results.parquet and print its path.")] = False,
     storage: Storage = DEFAULT_STORAGE,
 ) -> None:
-    """The table of a run, best first: mean and spread of each group of trials.
+    """Shows the scores of a run, best first: mean and spread of each group of trials.
 
     The trials of a group differ by seed only, unless --by names other keys to group by.
 
@@ -129,10 +138,15 @@ def results(
     from disentune.results import tables
     from disentune.runs.ledger import find_run
 
+    if only is not None and parquet:
+        raise ConfigError("--only cannot be combined with --parquet: results.parquet holds every trial; use --csv")
     by = None if by is None else list(dict.fromkeys(by))
-    loaded = tables.read(find_run(run, storage))
+    every = tables.read(find_run(run, storage))
+    loaded = tables.only(every, only)
     for note in loaded.notes:
         err.print(f"note: {note}", markup=False)
+    if only is not None:
+        err.print(f"note: --only keeps {len(loaded.records)} of {len(every.records)} trials")
     if as_json:
         print_json(tables.as_json(loaded))
     elif csv:
@@ -140,33 +154,44 @@ def results(
     elif parquet:
         out.print(shown(tables.write_parquet(loaded)), markup=False)
     elif loaded.rows.empty:
-        out.print("no rows yet")
+        out.print("no rows yet" if every.rows.empty else "--only selects no trial")
     else:
         _show_results(loaded, by, metric, at, trials)
 
 
 def _show_results(loaded: Results, by: list[str] | None, metric: str | None, at: At, trials: bool) -> None:
+    from disentune.analysis.statistics import INTERVAL, intervals
     from disentune.cli.display import frame_table
     from disentune.results import tables
 
     chosen = metric or tables.objective_or_default(loaded).metric
     if trials:
         frame = tables.ranked(loaded, chosen, tables.mode_of(loaded, chosen), at.value)
-        columns = ["trial_id", "arm", "seed", "status", "step", *tables.varying_keys(frame), chosen]
+        columns = ["trial_id", *tables.told_arm(frame), "seed", "status", "step", *tables.varying_keys(frame), chosen]
     else:
         frame = tables.aggregate(loaded, by or None, chosen, at.value)
         frame.insert(0, "#", range(1, len(frame) + 1))
-        columns = list(frame.columns)
+        frame.insert(frame.columns.get_loc("mean") + 1, INTERVAL, intervals(frame))
+        columns = [key for key in frame if key != "arm" or by or tables.told_arm(frame)]
     at_steps = tables.steps_in_words(loaded, chosen) if at is At.last else ""
     out.print(f"[bold]{escape(chosen)}[/], {at.value} value of each trial{at_steps}")
     out.print(frame_table(frame, list(dict.fromkeys(columns))))
+    show_steps_note(frame)
     if not trials and metric is None:
         _show_overview(tables.overview(loaded, by or None, chosen, at.value))
     show_failures(loaded)
 
 
+def show_steps_note(table: pd.DataFrame) -> None:
+    """Explains the order of groups whose trials trained for different numbers of steps."""
+    from disentune.results.tables import MIN_STEP, STEPS_NOTE
+
+    if MIN_STEP in table:
+        out.print(STEPS_NOTE, markup=False)
+
+
 def show_failures(loaded: Results) -> None:
-    """Metrics that could not score, which no table shows."""
+    """Notes on metrics that could not be computed, which the table does not show."""
     from disentune.results.tables import failures
 
     for name, (count, reason) in failures(loaded).items():
@@ -174,7 +199,7 @@ def show_failures(loaded: Results) -> None:
 
 
 MOST_GROUPS = 10
-"""Columns of the overview that a terminal holds."""
+"""The number of columns that fit on the terminal."""
 
 
 def _show_overview(table: pd.DataFrame) -> None:
@@ -185,5 +210,5 @@ def _show_overview(table: pd.DataFrame) -> None:
         return
     shown = list(table.columns[: MOST_GROUPS + 1])
     cut = f" (the first {MOST_GROUPS})" if len(shown) < len(table.columns) else ""
-    out.print(f"\n[bold]every other metric[/], mean of each line # above{cut}:")
+    out.print(f"\n[bold]other metrics[/], mean for each line # above{cut}:")
     out.print(frame_table(table, shown, len(table)))

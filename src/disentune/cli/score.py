@@ -1,4 +1,4 @@
-"""`disentune score`: metrics of your own arrays, or of a run's trials again."""
+"""`disentune score`: metrics of your own arrays, or of the checkpoints of a run."""
 
 from __future__ import annotations
 
@@ -23,33 +23,37 @@ class Size(StrEnum):
 
 
 def score(
-    what: Annotated[str, typer.Argument(metavar="CODES.npz|RUN", help="A file of arrays, or a run: as for results.")],
+    what: Annotated[str, typer.Argument(metavar="CODES.npz|RUN", help="A file of arrays, or a run as for `results`.")],
     metrics: Annotated[
         str | None,
-        typer.Option(help="Names, with commas. Default: all that the arrays suffice for; for a run, udr."),
+        typer.Option(help="Names separated by commas. Default: all that the arrays allow; for a run, udr."),
     ] = None,
-    size: Annotated[Size, typer.Option(help="The published sizes of metrics, or smaller ones.")] = Size.full,
+    size: Annotated[Size, typer.Option(help="Published sizes of the metrics, or smaller ones.")] = Size.full,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Change a parameter: mig.bins=30. May be repeated.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the metrics' draws; default: 0, and for a run each trial's own.")
+        int | None, typer.Option(min=0, help="Seed of the metrics; default: 0, or for a run the seed of each trial.")
     ] = None,
     by: Annotated[
         list[str] | None,
-        typer.Option(help="UDR among the trials that agree in this key (all: among all) instead of by seed alone."),
+        typer.Option(
+            help="For UDR: compare trials that agree in this key (all: all trials); default: in all except the seed."
+        ),
     ] = None,
     as_json: AsJson = False,
     storage: Storage = DEFAULT_STORAGE,
 ) -> None:
-    """Scores your own arrays, or a run's trials again by their last checkpoints.
+    """Computes metrics of your own arrays, or of the last checkpoints of a run's trials.
 
-    Arrays: np.savez("codes.npz", codes=codes, factors=factors) makes the file.
-    codes (rows, latents) must be there; whole-numbered factors (rows, factors),
-    logvars (rows, latents), images (rows, ...) serve the metrics that need them.
+    Arrays: create the file with np.savez("codes.npz", codes=codes, factors=factors).
+    codes (rows, latents) are required; integer factors (rows, factors),
+    logvars (rows, latents) and images (rows, ...) are used by metrics that need them.
 
-    A run: nothing is trained or written. Besides all metrics there are udr and
-    udr_spearman: how well trials agree with each other, known factors or not.
+    Run: nothing is trained. The scores are stored in the run, where results, report
+    and compare use them as columns; scoring a metric again replaces them. In addition to
+    all metrics there are udr and udr_spearman, which measure how well trials agree with
+    each other and need no factors.
 
     Examples:
     disentune score codes.npz
@@ -112,11 +116,15 @@ def _score_run(
     compared = [name for name in dict.fromkeys(names) if name in arrays.UDR]
     asked = arrays.asked([name for name in names if name not in arrays.UDR], sets, size)
     if by and not compared:
-        raise ConfigError(f"--by {by[0]}: groups trials for UDR alone; add udr to --metrics")
+        raise ConfigError(f"--by {by[0]}: only used by udr; add udr to --metrics, or omit --by")
     scores = rescore.scores_of_run(
         found, asked, compared, [] if by == ["all"] else by, say=notes.append,
         follow=lambda trials: followed(err, trials, "scoring trials"),
     )  # fmt: skip
+    try:
+        rescore.keep_scores(found, scores, asked, compared, by, size)
+    except OSError as error:
+        notes.append(f"the scores were not saved: {found.scores_path} cannot be written: {error.strerror}")
     notes += [f"{one.trial_id}, {name}: {reason}" for one in scores.trials for name, reason in one.reasons.items()]
     if as_json:
         print_json(rescore.run_as_json(scores, asked, notes, size))

@@ -1,4 +1,4 @@
-"""`disentune submit`: a sweep as a job of a cluster, which goes on without the machine that sent it."""
+"""`disentune submit`: sends a sweep as a job to a cluster, where it runs without the machine that sent it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disentune.cli.options import Limit, Name, Retry, Sets, SweepPath, assert_run_name
+from disentune.cli.stages import read_chain
 from disentune.cli.terminal import err, out
 from disentune.errors import INTERRUPTED, ConfigError
 
@@ -26,47 +27,53 @@ def submit(
         str, typer.Option(envvar="RAY_API_SERVER_ADDRESS", help="The dashboard of the cluster's head.")
     ] = "http://127.0.0.1:8265",
     set_: Sets = None,
-    only: Annotated[str | None, typer.Option(help="Only the trials for which this holds.")] = None,
+    only: Annotated[str | None, typer.Option(help="Only trials that match, as for run.")] = None,
     limit: Limit = None,
     name: Name = "main",
     storage: Annotated[
         str | None,
         typer.Option(
             envvar="DISENTUNE_STORAGE",
-            help="Where every node finds the runs: a path from /, or s3://... Default: DISENTUNE_STORAGE of the head.",
+            help="Where runs are stored: a path on every node, or s3://... Default: the head's DISENTUNE_STORAGE.",
         ),
     ] = None,
     retry_failed: Retry = False,
-    working_dir: Annotated[Path | None, typer.Option(help="Folder of your own plug-ins, sent along.")] = None,
+    working_dir: Annotated[Path | None, typer.Option(help="Folder with your own plug-ins, sent with the job.")] = None,
     follow: Annotated[bool, typer.Option(help="Show the job's output until it ends.")] = True,
 ) -> None:
-    """Sends a sweep to a running cluster, where it goes on without this machine.
+    """Sends a sweep to a running cluster, where it runs without this machine.
 
-    Every mistake in its files is found here, before anything is sent. On the head the sweep runs under a supervisor
-    that goes on with it after a crash. Ctrl-C ends the following alone.
+    Mistakes in the files are reported before anything is sent. On the head the sweep runs under a supervisor
+    that restarts it after a crash. Ctrl-C only stops following the output. The sweeps that
+    it needs are sent along and run first, in the same job; --set, --only and --limit apply to the sweep itself.
 
     Example: disentune submit sweeps/quickstart.yaml --address http://127.0.0.1:8265 --storage s3://bucket/runs
     """
     from disentune.cluster import submission
+    from disentune.cluster.token import token_notes
     from disentune.spec import space
 
     if working_dir is not None:
         working_dir = working_dir.resolve()
         submission.assert_small(working_dir)
         sys.path.insert(0, str(working_dir))  # the cluster imports plug-ins from there
-    asked = space.read(sweep, set_ or ())
+    stages = read_chain(space.read_file(sweep, set_ or ()))
+    asked = stages[-1].asked
     read = asked.sweep
     assert_run_name(name)
     submission.assert_storage(storage)
+    before = "".join(f"{_trials(stage.asked, None, None)} trials of {stage.name}, then " for stage in stages[:-1])
     trials = _trials(asked, only, limit)
     submission.assert_plugins_sent(read, working_dir)
     job = submission.Job(read, name, storage, _arguments(only, limit, retry_failed), working_dir)
     client = submission.connected(address)
     id = submission.submit(client, job)
     url = submission.url_of(address)
-    out.print(f"job {id}: {job.run}, {trials} trials, at {url}", markup=False)
+    out.print(f"job {id}: {job.run}, {before}{trials} trials, at {url}", markup=False)
     _show_commands(id, url, job)
     _note_wandb(read)
+    for note in token_notes():
+        err.print(f"note: {note}", markup=False)
     if follow:
         raise typer.Exit(_followed(client, id, url, job))
 
@@ -78,7 +85,7 @@ def _followed(client: object, id: str, url: str, job: Job) -> int:
     try:
         return submission.follow(client, id, submission.show_line, lambda text: err.print(text, markup=False))
     except KeyboardInterrupt:
-        out.print("\nno longer following; the job goes on:", markup=False)
+        out.print("\nno longer following; the job continues:", markup=False)
         _show_commands(id, url, job)
         return INTERRUPTED
 
@@ -90,15 +97,15 @@ def _arguments(only: str | None, limit: int | None, retry_failed: bool) -> list[
 
 
 def _trials(asked: SweepPoints, only: str | None, limit: int | None) -> int:
-    """How many are asked for, as far as can be told without the run. Every point has been checked by then; here a
-    model of each arm is built, and the filters are."""
+    """The number of requested trials, as far as it is known without the run. The points have been checked already; this
+    builds a model of each arm and checks the filters."""
     from disentune.runs.choice import filters_allowed
     from disentune.runs.preview import cost, plan_afresh
 
     filters_allowed(asked.sweep, only is not None, limit is not None)
     plan = plan_afresh(asked, only)
     if only is not None and not plan.trials:
-        raise ConfigError(f"--only {only}: no trial of the sweep is selected")
+        raise ConfigError(f"--only {only}: selects no trial of the sweep")
     cost(asked, plan, probe=False)
     return min(plan.trials, limit or plan.trials)
 
@@ -111,7 +118,7 @@ def _show_commands(id: str, url: str, job: Job) -> None:
 
 
 def _note_wandb(sweep: SweepFile) -> None:
-    """The key stays here: a job's environment can be read on the dashboard."""
+    """The API key is not sent, because the dashboard shows a job's environment."""
     from disentune.tracking.connection import connection
 
     if sweep.settings.wandb is None or not os.environ.get("WANDB_API_KEY"):
@@ -119,7 +126,7 @@ def _note_wandb(sweep: SweepFile) -> None:
     streamed = connection(sweep.settings.wandb, sweep.name, "")
     if streamed is not None and streamed.online:
         out.print(
-            "W&B: this machine's key is not sent; give it to the head once, by ssh: "
+            "W&B: this machine's API key is not sent; copy it to the head once, by ssh: "
             "ray rsync-up cluster.yaml ~/.netrc '~/.netrc'",
             markup=False,
         )

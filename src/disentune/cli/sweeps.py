@@ -1,20 +1,16 @@
-"""`disentune plan`, `run` and `resume`: what a sweep would do, doing it, and what is said at its end."""
+"""`disentune plan`, `run` and `resume`."""
 
 from __future__ import annotations
 
-import os
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
-from disentune.cli import wandb
 from disentune.cli.options import (
     Address,
     AsJson,
+    Drop,
     Limit,
     Name,
     Only,
@@ -25,24 +21,15 @@ from disentune.cli.options import (
     SweepPath,
     assert_run_name,
 )
-from disentune.cli.runs import show_failures
-from disentune.cli.terminal import lasting_output, out, patient_progress, print_json, progress_bar, quoted
-from disentune.errors import INTERRUPTED, ConfigError
-from disentune.files.storage import DEFAULT_STORAGE, shown
+from disentune.cli.session import Wanted, show_plan_of
+from disentune.cli.stages import Study, carry_out_study, looked_at, planned_study, read_chain, show_stages, stages_json
+from disentune.cli.terminal import out, patient_progress, print_json
+from disentune.errors import ConfigError
+from disentune.files.storage import DEFAULT_STORAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from disentune.driver.sweep import Ending
-    from disentune.files.storage import Place
-    from disentune.plugin import Source
-    from disentune.results.tables import Results
     from disentune.runs.ledger import Run
-    from disentune.runs.preview import Cost, Plan
-    from disentune.spec.settings import Objective
-    from disentune.spec.space import SweepPoints
-    from disentune.spec.sweepfile import SweepFile
-    from disentune.tracking.connection import Connection
+    from disentune.runs.stages import Stage
 
 
 def _run_folder(storage: str, sweep_name: str, name: str) -> Run:
@@ -57,33 +44,46 @@ def _run_folder(storage: str, sweep_name: str, name: str) -> Run:
     return run
 
 
+def _read(path: Path, sets: list[str] | None, storage: str, name: str) -> tuple[Run, list[Stage]]:
+    """The run that a sweep file is about, and the stages of the sweep."""
+    from disentune.spec.space import read_file
+
+    stages = read_chain(read_file(path, sets or ()))
+    return _run_folder(storage, stages[-1].name, name), stages
+
+
 def plan(
     sweep: SweepPath,
     set_: Sets = None,
     only: Only = None,
     limit: Limit = None,
+    drop: Drop = False,
     name: Name = "main",
     storage: Storage = DEFAULT_STORAGE,
     probe: Annotated[bool, typer.Option("--probe", help="Train a few steps of each arm to estimate the time.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """What a run would do: trials, what is done, disk, time, and every mistake in the files at once.
+    """Shows what a run would do: trials, disk space, time; and every mistake in the files at once.
+
+    For a sweep that needs others, shows every stage; --set, --only, --limit
+    and --drop apply to the sweep itself.
 
     Example: disentune plan sweeps/quickstart.yaml --probe
     """
     from disentune.data.prepared.store import command_of
-    from disentune.results.inspection import EVIDENCE, arm_orders
+    from disentune.learn.cuda import is_available as has_gpu
     from disentune.runs.preview import cost, unprepared
-    from disentune.spec import space
 
     try:
-        with patient_progress() as say:
-            asked = space.read(sweep, set_ or (), say)
-        run = _run_folder(storage, asked.sweep.name, name)
-        planned = _planned(asked, run, only, limit)
+        study = Study(*_read(sweep, set_, storage, name), Wanted(only, limit, drop=drop))
+        looks = looked_at(study)
+        planned, asked = planned_study(study, looks), looks.asked
         missing = unprepared(planned)
         if missing and probe:
-            raise ConfigError(f"--probe needs the data: {'; '.join(command_of(source) for source in missing)}")
+            commands = "; ".join(command_of(source) for source in missing)
+            raise ConfigError(f"--probe: the data must be prepared first: {commands}")
+        if probe and not looks.ready:
+            raise ConfigError(f"--probe: the sweeps that {study.sweep.name} needs must be finished first")
     except ConfigError as error:
         if as_json:
             print_json(_unplannable(sweep, error))
@@ -93,13 +93,17 @@ def plan(
         estimate = cost(asked, planned, probe, say) if probe or not as_json else None
     if as_json:
         timing = {"seconds": estimate.seconds, "disk_bytes": estimate.disk} if estimate else {}
-        print_json(planned.as_json() | timing)
+        print_json(planned.as_json() | timing | stages_json(study, looks, planned))
         return
     assert estimate is not None
-    _show_plan(planned, estimate, run, asked.sweep, arm_orders(asked))
-    out.print(EVIDENCE, markup=False)
+    if study.has_needs:
+        show_stages(looks.before, study)
+    show_plan_of(planned, estimate, study.run, asked.sweep)
+    if asked.sweep.settings.resources.gpu and not has_gpu():
+        advice = "run with --address of a cluster that has one, or submit the sweep"
+        out.print(f"note: resources.gpu: this machine has no GPU; {advice}", markup=False)
     for source in missing:
-        text = f"{source.key} is not prepared; a run does it first. Or do it now: {command_of(source)}"
+        text = f"{source.key} is not prepared; a run prepares it first. To do it now: {command_of(source)}"
         out.print(f"note: {text}", markup=False)
 
 
@@ -109,44 +113,29 @@ def _unplannable(sweep: Path, error: ConfigError) -> dict[str, Any]:
     return {"sweep": sweep.stem, **counts, "arms": [], "problems": problems}
 
 
-MOST_SLOTS = 1_000_000
-"""Of one machine, however little a trial claims to take."""
-
-
-def _show_plan(planned: Plan, estimate: Cost, run: Run, sweep: SweepFile, orders: dict[str, str] | None = None) -> None:
-    from disentune.cli.display import show_plan
-
-    resources = sweep.settings.resources
-    slots = int(min((os.cpu_count() or 1) // resources.cpu, MOST_SLOTS)) if not resources.gpu else None
-    show_plan(
-        out,
-        planned,
-        estimate,
-        shown(run.path),
-        min(slots, resources.concurrent or slots) if slots else None,
-        orders,
-    )
-
-
 def run(
     sweep: SweepPath,
     set_: Sets = None,
     only: Only = None,
     limit: Limit = None,
+    drop: Drop = False,
     name: Name = "main",
     storage: Storage = DEFAULT_STORAGE,
     address: Address = None,
     retry_failed: Retry = False,
 ) -> None:
-    """Runs a sweep, or continues it: finished trials are kept, and a sweep that has grown runs only its new points.
+    """Runs a sweep, or continues it: finished trials are kept, and an extended sweep runs only its new points.
+
+    The sweeps that it needs (`needs:`) come first, each in a run of its own with
+    the same name; --set, --only, --limit and --drop apply to the sweep itself.
+    Trials that another run in the same storage has finished are copied from it
+    instead of trained. --drop sets aside trials that a smaller or changed sweep no
+    longer contains; the old sweep file restores them.
 
     Examples: disentune run sweeps/quickstart.yaml; disentune run sweeps/quickstart.yaml --set seeds=5 --name five
     """
-    from disentune.spec import space
-
-    with patient_progress() as say:
-        asked = space.read(sweep, set_ or (), say)
-    _run(_run_folder(storage, asked.sweep.name, name), asked, only, limit, address, retry_failed)
+    wanted = Wanted(only, limit, address, retry_failed, drop)
+    carry_out_study(Study(*_read(sweep, set_, storage, name), wanted))
 
 
 def resume(
@@ -156,143 +145,14 @@ def resume(
     address: Address = None,
     retry_failed: Retry = False,
 ) -> None:
-    """Continues an interrupted run; only its folder is needed.
+    """Continues an interrupted run; needs only its folder. The runs that it needs are continued first.
 
     Example: disentune resume runs/quickstart/main
     """
     from disentune.runs.ledger import find_run
-    from disentune.spec import space
+    from disentune.runs.stages import begun
 
     found = find_run(run, storage)
-    with patient_progress() as say:
-        asked = space.check(found.sweep(), say)
-    _run(found, asked, None, limit, address, retry_failed)
-
-
-def _planned(asked: SweepPoints, run: Run, only: str | None, limit: int | None, retry_failed: bool = False) -> Plan:
-    from disentune.runs.choice import filters_allowed
-    from disentune.runs.preview import make_plan
-
-    filters_allowed(asked.sweep, only is not None, limit is not None)
-    with patient_progress() as say:
-        planned = make_plan(asked, run, only or None, limit, retry_failed, say)
-    if only and not limit and not planned.trials:
-        raise ConfigError(f"--only {only}: no trial of the sweep is selected")
-    return planned
-
-
-def _run(
-    run: Run, asked: SweepPoints, only: str | None, limit: int | None, address: str | None, retry_failed: bool
-) -> None:
-    from disentune.files.storage import assert_writable
-    from disentune.runs.preview import cost, unprepared
-    from disentune.tracking.connection import connection
-
-    sweep = asked.sweep
-    place = connection(sweep.settings.wandb, sweep.name, run.name)
-    planned = _planned(asked, run, only, limit, retry_failed)
-    missing = unprepared(planned) if not address else []  # else each node prepares its own
-    with patient_progress() as say:
-        estimate = cost(asked, planned, probe=False, say=say)
-    assert_writable(run.path)
-    with lasting_output(run.output_log):
-        _show_plan(planned, estimate, run, sweep)
-        _prepare_data(missing)
-        if place is not None:
-            out.print(place.line(quoted(run.path)), markup=False)
-        again = shlex.join(["disentune", *sys.argv[1:]] if only or limit else ["disentune", "resume", shown(run.path)])
-        _end_session(run, _session(run, asked, planned, address, retry_failed, place, again), place, again)
-
-
-def _session(
-    run: Run,
-    asked: SweepPoints,
-    planned: Plan,
-    address: str | None,
-    retry_failed: bool,
-    place: Connection | None,
-    again: str,
-) -> Ending:
-    from disentune.cli.progress import LiveProgress
-    from disentune.driver.sweep import LaunchRequest, launch
-
-    objective = asked.sweep.settings.objective
-    try:
-        with LiveProgress(
-            out, objective.metric if objective else None, planned.new + len(planned.continuing)
-        ) as progress:
-            return launch(
-                LaunchRequest(run, asked, planned.choice, progress, address, retry_failed, place, _say, planned.sources)
-            )
-    except KeyboardInterrupt:
-        text = "ended at once; the work since the last checkpoints is lost"
-        out.print(f"{text}. Continue with:\n  {again}", markup=False)
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _end_session(run: Run, ending: Ending, place: Connection | None, again: str) -> None:
-    if place is not None:
-        wandb.show_arrival(run, place, quoted(run.path))
-    if ending.interrupted:
-        text = f"stopped ({ending.interrupted}); {_checkpointed(run)}"
-        out.print(f"{text}. Continue with:\n  {again}", markup=False)
-        by_budget = ending.interrupted.startswith("stop.")
-        raise typer.Exit(0 if by_budget else INTERRUPTED)
-    _summary(run)
-    raise typer.Exit(1 if ending.failed else 0)
-
-
-def _checkpointed(run: Run) -> str:
-    """How many of the trials that have begun and not ended have something to continue from."""
-    open_ = [folder for folder in run.known_trials("status.json").values() if not folder.status().final]
-    begun = [folder for folder in open_ if folder.status().attempts]
-    safe = sum(bool(folder.checkpoints.steps()) for folder in begun)
-    if not begun:
-        return "no trial was under way"
-    if safe == len(begun):
-        return "every trial is checkpointed"
-    return f"{safe} of {len(begun)} begun trials have a checkpoint, the others start again"
-
-
-def _say(text: str) -> None:
-    out.print(text, markup=False)
-
-
-def _prepare_data(missing: Sequence[Source]) -> None:
-    from disentune.data.prepared.preparing import prepare
-
-    for source in missing:
-        with progress_bar() as say:
-            about = prepare(source, say=say)
-        out.print(f"prepared {source.key}: {about.count:,} images", markup=False)
-
-
-def _summary(run: Run) -> None:
-    """The table, the figure and what to try next."""
-    from disentune.cli.display import frame_table
-    from disentune.results import tables
-
-    loaded = tables.read(run)
-    tables.write_parquet(loaded)
-    states = loaded.trials["status"].value_counts()
-    out.print(", ".join(f"{count} {state}" for state, count in states.items()))
-    objective = tables.objective_or_default(loaded)
-    if not loaded.rows.empty:
-        table = tables.aggregate(loaded, None, objective.metric)
-        at = tables.steps_in_words(loaded, objective.metric)
-        out.print(f"\n[bold]{escape(objective.metric)}[/], last value of each trial{at}, over seeds:")
-        out.print(frame_table(table, list(table.columns), 30))
-        show_failures(loaded)
-        out.print(f"\nfigure: {shown(_figure(loaded, objective))}", markup=False)
-    here = quoted(run.path)
-    out.print(f"rows:   {shown(run.parquet_path)}\n\nnext:", markup=False)
-    out.print(f"  disentune report {here}", markup=False)
-    out.print(f"  disentune results {here}", markup=False)
-
-
-def _figure(loaded: Results, objective: Objective) -> Place:
-    from disentune.report.summary import summary_figure
-
-    path = loaded.run.summary_path
-    summary_figure(loaded, objective, path)
-    return path
+    chain = begun(found)
+    stages = read_chain(found.sweep() if chain is None else chain.asked)
+    carry_out_study(Study(found, stages, Wanted(limit=limit, address=address, retry_failed=retry_failed)))

@@ -1,4 +1,4 @@
-"""Where commands print, and how."""
+"""The output streams of commands."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from disentune.files.storage import Place
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Commands to a terminal, and marks that turn the direction of a text."""
+"""Terminal control characters, and marks that change the direction of text."""
 
 
 def spelled_out(text: str) -> str:
-    """With what would command a terminal as an escape, such as `\\x1b`; line ends and tabs stay."""
+    """The text with control characters written as escapes, such as `\\x1b`; line ends and tabs are kept."""
     return _CONTROL.sub(_spelled, text)
 
 
 class PlainConsole(Console):
-    """A text may have come from anywhere: what would command the terminal is spelled out, and no key is shown."""
+    """Text may come from anywhere, so control characters are escaped and secrets are removed."""
 
     def render_str(self, text: str, **settings: Any) -> Text:
         return super().render_str(spelled_out(without_secrets(text)), **settings)
 
     def on_broken_pipe(self) -> None:
-        """As for any other text: the command decides, where rich would end it as if it had failed."""
+        """Handled as for any other stream: rich would end the command as if it had failed."""
         raise BrokenPipeError
 
 
@@ -50,13 +50,13 @@ def _spelled(found: re.Match[str]) -> str:
 
 out = PlainConsole(highlight=False, soft_wrap=True)
 if not out.is_terminal and "COLUMNS" not in os.environ:
-    out.width = 300  # a file or pipe has no edge at 80
+    out.width = 300  # a file or pipe has no width limit
 err = PlainConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
 class Lasting:
-    """Standard output or error of a sweep, which must not end with them: once nobody can read any more, because a pipe
-    broke, a disk is full or the shell had closed them, what is printed goes to the end of a log instead."""
+    """Standard output or error of a sweep. The sweep must survive if they cannot be written, because a pipe broke, a
+    disk is full or the shell closed them; the text is then appended to a log instead."""
 
     def __init__(self, stream: TextIO | None, log: Path):
         self.stream, self.log, self.is_lost = stream, log, False
@@ -77,14 +77,14 @@ class Lasting:
     def _lose(self, why: str) -> None:
         self.is_lost = True
         discard(self.stream)
-        self._note(f"{time.strftime('%Y-%m-%d %H:%M:%S')} an output cannot be written ({why}); its text follows\n")
+        self._note(f"{time.strftime('%Y-%m-%d %H:%M:%S')} the output cannot be written ({why}); its text follows\n")
 
     def _note(self, text: str) -> None:
         with suppress(OSError), self.log.open("a", errors="backslashreplace") as file:
             file.write(_STYLES.sub("", text))
 
     def flush(self) -> None:
-        """Every text is written through."""
+        """Every write is flushed."""
 
     def isatty(self) -> bool:
         return not self.is_lost and self.stream is not None and self.stream.isatty()
@@ -103,7 +103,7 @@ _STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def discard(stream: TextIO | None) -> None:
-    """Lets a stream that cannot be written end in nothing, also what it still holds."""
+    """Discards what a stream that cannot be written still holds, and everything later."""
     if stream is not None:
         with suppress(OSError, ValueError), open(os.devnull, "wb") as null:
             os.dup2(null.fileno(), stream.fileno())
@@ -111,7 +111,7 @@ def discard(stream: TextIO | None) -> None:
 
 @contextmanager
 def lasting_output(log: Path) -> Iterator[None]:
-    """While a sweep runs, its text goes to a log where it cannot be printed."""
+    """While a sweep runs, text that cannot be printed goes to a log."""
     out.file, err.file = Lasting(sys.stdout, log), Lasting(sys.stderr, log)  # type: ignore[assignment]
     try:
         with _something_to_write_to("stdout"), _something_to_write_to("stderr"):
@@ -122,7 +122,7 @@ def lasting_output(log: Path) -> Iterator[None]:
 
 @contextmanager
 def _something_to_write_to(name: str) -> Iterator[None]:
-    """Libraries such as Ray need a stream also where the shell had closed it."""
+    """Libraries such as Ray need a stream even if the shell has closed it."""
     if getattr(sys, name) is not None:
         yield
         return
@@ -138,7 +138,8 @@ OUTPUT = "standard output"
 
 
 class _Named(io.FileIO):
-    """Whose errors say where they are from: a full disk behind it is not the storage of a run."""
+    """A stream whose errors name it, so that a full disk behind standard output is not taken for the storage of a
+    run."""
 
     def write(self, data: Any) -> int:
         try:
@@ -148,7 +149,7 @@ class _Named(io.FileIO):
 
 
 def name_standard_output() -> None:
-    """What cannot be encoded is spelled out: a file's name need not be text, nor the terminal UTF-8."""
+    """Characters that cannot be encoded are escaped: a file name may not be text, and the terminal may not be UTF-8."""
     stream = sys.stdout
     if stream is sys.__stdout__ and isinstance(stream, io.TextIOWrapper):
         raw = io.BufferedWriter(_Named(stream.fileno(), "w", closefd=False))
@@ -159,8 +160,8 @@ def name_standard_output() -> None:
 
 
 def open_standard_streams() -> None:
-    """A shell may have closed them (`2>&-`): the next file to be opened would get their numbers, and what libraries
-    print would be written into it."""
+    """Opens descriptors that the shell has closed (`2>&-`). Otherwise the next opened file would get their numbers, and
+    libraries would print into it."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -169,7 +170,7 @@ def open_standard_streams() -> None:
 
 
 class SpelledOut:
-    """Standard output for text from a run that another program may show on a terminal, such as CSV."""
+    """Standard output for text from a run, such as CSV, that another program may show on a terminal."""
 
     def write(self, text: str) -> int:
         print(spelled_out(text), end="")  # noqa: T201
@@ -186,12 +187,13 @@ def quoted(path: Place) -> str:
 
 
 PLAIN_INTERVAL_S = 10.0
-"""How often progress is said where there is no terminal to draw on."""
+"""Seconds between progress lines without a terminal."""
 
 
 @contextmanager
 def progress_bar() -> Iterator[_Bars | _Lines]:
-    """Gives `say(what, done, total)`: a bar for each `what` on a terminal, else a line now and then."""
+    """Yields `say(what, done, total)`, which draws a bar for each `what` on a terminal and else prints occasional
+    lines."""
     if err.is_terminal:
         with Progress(*Progress.get_default_columns(), console=err, transient=True) as bar:
             yield _Bars(bar)
@@ -200,7 +202,7 @@ def progress_bar() -> Iterator[_Bars | _Lines]:
 
 
 QUIET_S = 2.0
-"""Nothing is said of what takes less."""
+"""Work that takes less time is not reported."""
 
 
 @contextmanager
@@ -232,12 +234,27 @@ class _Bars:
         self.bar.update(self.tasks[what], completed=done, total=total)
 
 
+MOST_ITEMS = 1000
+"""Up to this many items are shown as a count; larger totals are bytes or points and are shown as a percentage."""
+
+
 class _Lines:
+    """Prints a line at the start, then one per tenth of the work (at most one per second), or every few seconds."""
+
     def __init__(self) -> None:
-        self.said: dict[str, float] = {}
+        self.said: dict[str, tuple[float, int]] = {}
 
     def __call__(self, what: str, done: int, total: int | None) -> None:
         now = time.monotonic()
-        if now - self.said.get(what, -PLAIN_INTERVAL_S) >= PLAIN_INTERVAL_S:
-            self.said[what] = now
-            err.print(f"{what}: {done / total:.0%}" if total else what, markup=False)
+        if self._is_due(what, done, total, now):
+            self.said[what] = now, done
+            counted = total is not None and total <= MOST_ITEMS
+            share = f"{what}: {done} of {total}" if counted else f"{what}: {done / total:.0%}" if total else what
+            err.print(share, markup=False)
+
+    def _is_due(self, what: str, done: int, total: int | None, now: float) -> bool:
+        if what not in self.said:
+            return True
+        when, before = self.said[what]
+        steps = 1.0 if total and (done - before) * 10 >= total else PLAIN_INTERVAL_S
+        return now - when >= steps

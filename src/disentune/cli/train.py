@@ -1,4 +1,4 @@
-"""`disentune train`: one trial in this process, or a recorded one again, compared to the bit."""
+"""`disentune train`: trains one trial in this process, or repeats a recorded trial and compares it to the bit."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def train(
 ) -> None:
     """Trains one trial here, without Ray and without writing files.
 
-    Of a sweep the first trial that --only selects. Of a trial's folder exactly
-    that trial; at its end the rows are compared, to the bit, with the recorded ones.
+    Given a sweep, it trains the first trial that --only selects. Given a trial's folder, it trains
+    that trial again and compares its rows, to the bit, with the recorded ones.
 
     Examples:
     disentune train sweeps/quickstart.yaml --only "arm == 'rescued'" --set training.steps=300
@@ -68,13 +68,13 @@ def _first_selected(asked: SweepPoints, only: str | None) -> TrialConfig:
     for point in points:
         if selected is None or selected({**point.config.tree(), "arm": point.arms}):
             return point.config
-    raise ConfigError(f"--only {only}: none of the {len(points)} trials is selected")
+    raise ConfigError(f"--only {only}: selects none of the {len(points)} trials")
 
 
 def _trained(
     config: TrialConfig, settings: Settings, as_json: bool, contents: list[str] | None = None
 ) -> tuple[list[Row], str]:
-    """Trains to the end, or until the loss diverges; gives the rows, and how it diverged."""
+    """Trains to the end, or until the loss diverges; returns the rows, and how it diverged."""
     from disentune.data.prepared.store import use_root
     from disentune.learn import process
     from disentune.learn.training import Training
@@ -86,8 +86,10 @@ def _trained(
     err.print(f"trial {config.id}: {config.training.steps} steps", markup=False)
     training, rows = Training(config, None, settings.data.on_device), list[Row]()
     if contents and contents != training.contents:
-        text = f"trial {config.id} was trained on other contents of '{config.dataset.name}' than are prepared here"
-        raise ConfigError(f"{text}; prepare the old ones again to repeat it")
+        text = (
+            f"trial {config.id} was trained on different contents of '{config.dataset.name}' than those prepared here"
+        )
+        raise ConfigError(f"{text}; prepare the original contents again to repeat it")
     for progress in training.run():
         if progress.row is None:
             continue
@@ -111,21 +113,21 @@ def _assert_device(config: TrialConfig) -> None:
     from disentune.learn import cuda
 
     if config.training.device == "cuda" and not cuda.is_available():
-        raise ConfigError(f"trial {config.id} trains on a GPU (training.device: cuda), and this machine has none")
+        raise ConfigError(f"trial {config.id} needs a GPU (training.device: cuda), but this machine has none")
 
 
 # ---- repeating a trial
 
 
 def _repeat(path: Place, sets: list[str] | None, only: str | None, as_json: bool) -> None:
-    """Trains a recorded trial again; exits with 1 when anything comes out otherwise, or the loss diverges."""
+    """Trains a recorded trial again; exits with 1 if any result differs, or if the loss diverges."""
     from disentune.runs.ledger import trial_at
     from disentune.spec.settings import Settings
 
     if sets:
-        raise ConfigError(f"--set {sets[0]}: would make another trial than {path}; name the sweep file to change it")
+        raise ConfigError(f"--set {sets[0]}: a recorded trial cannot be changed; give the sweep file instead of {path}")
     if only is not None:
-        raise ConfigError(f"--only {only}: chooses a trial of a sweep, but {path} is one; omit it")
+        raise ConfigError(f"--only {only}: selects trials of a sweep, but {path} is a single trial; omit it")
     folder, run = trial_at(path)
     config, recorded, status = folder.config(), folder.rows(), folder.status()
     _refuse_population(run, folder.id, recorded)
@@ -143,19 +145,20 @@ def _refuse_population(run: Run, trial_id: str, recorded: Sequence[Row]) -> None
     steps += [generation["step"] for generation in run.generations() if trial_id in generation["moves"]]
     if steps:
         raise ConfigError(
-            f"trial {trial_id} cannot be repeated by itself: by step {min(steps)} population based training had given "
-            "it the weights of another trial and changed its values; only the whole run repeats it"
+            f"trial {trial_id} cannot be repeated by itself: at step {min(steps)} population based training gave "
+            "it the weights of another trial and changed its values; repeat the whole run instead"
         )
 
 
 def _first_difference(rows: Sequence[Row], recorded: Sequence[Row]) -> str:
-    """Of what was computed, among the steps that are recorded; empty when all is equal."""
+    """The first difference between computed and recorded rows; empty if all are equal."""
     here, there = ({row["step"]: _numbers(row) for row in some} for some in (rows, recorded))
     for step in sorted(here.keys() | there.keys()):
         if step > max(there, default=0):
             break
         if step not in here or step not in there:
-            return f"differs first at step {step}: it has a row {'here' if step in here else 'recorded'} alone"
+            where = "here" if step in here else "in the record"
+            return f"differs first at step {step}: the row exists only {where}"
         for key in here[step] | there[step]:
             mine, theirs = here[step].get(key, "nothing"), there[step].get(key, "nothing")
             if mine != theirs:
@@ -164,22 +167,22 @@ def _first_difference(rows: Sequence[Row], recorded: Sequence[Row]) -> str:
 
 
 def _numbers(row: Row) -> dict[str, str]:
-    """Every digit of what was measured, as rows are written; how long it took is not among it."""
+    """Every measured number in full precision, as rows are written; durations are excluded."""
     details = {f"details.{key}": value for key, value in row.get("details", {}).items()}
     return {key: json.dumps(value) for key, value in (row["metrics"] | details).items()}
 
 
 def _other_ending(status: Status, diverged: str) -> str:
-    """How it diverged otherwise than recorded; empty when it did not. Rows tell of any other ending."""
+    """How its divergence differs from the record; empty if it does not. Other endings are compared by rows."""
     if status.state != "diverged" or status.cause == diverged:
         return ""
-    return f"differs at its end: {diverged or 'the loss stayed sound'} here, but {status.cause} is recorded"
+    return f"differs at its end: {diverged or 'the loss did not diverge'} here, but '{status.cause}' is recorded"
 
 
 def _agreement(rows: Sequence[Row], recorded: Sequence[Row], status: Status) -> str:
     ending = "; it diverged as recorded" if status.state == "diverged" else ""
     if not recorded:
-        return f"no row is recorded to compare with{ending}"
+        return f"there are no recorded rows to compare with{ending}"
     if len(recorded) == len(rows):
         return f"all {len(rows)} rows equal the recorded ones to the bit{ending}"
     last = recorded[-1]["step"]
@@ -193,4 +196,4 @@ def _show_other_environment(run: Run, config: TrialConfig) -> None:
 
     here = environment_with(own_plugins(config.tree()))
     if changed := dict.fromkeys(text for then in run.environments() for text in differences(then, here)):
-        err.print(f"note: the run began with another environment: {', '.join(changed)}", markup=False)
+        err.print(f"note: the run was started in a different environment: {', '.join(changed)}", markup=False)

@@ -1,4 +1,4 @@
-"""`disentune sync`: what W&B does not have yet, from the run's folder."""
+"""`disentune sync`: sends what W&B does not have yet from the run's folder."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 def sync(
     run: RunName,
-    project: Annotated[str | None, typer.Option(help="Instead of the sweep's own project.")] = None,
-    entity: Annotated[str | None, typer.Option(help="User or team, instead of the sweep's or the key's own.")] = None,
+    project: Annotated[str | None, typer.Option(help="Send to this project instead of the sweep's.")] = None,
+    entity: Annotated[str | None, typer.Option(help="Send to this user or team instead of the sweep's.")] = None,
     storage: Storage = DEFAULT_STORAGE,
     as_json: AsJson = False,
 ) -> None:
-    """Sends to W&B what it does not have of a run: after an outage, an offline run, or a run without W&B.
+    """Sends the rows of a run that W&B does not have: after an outage, an offline run, or a run without W&B.
 
-    Safe to repeat: the server is asked how far each trial got, and only what lies behind that is sent.
-    Needs WANDB_API_KEY, or a login by: wandb login
+    Safe to repeat: it asks the server how far each trial got, and sends only newer rows.
+    Needs WANDB_API_KEY, or a login with: wandb login
 
     Examples: disentune sync quickstart; disentune sync runs/quickstart/main --project my-study
     """
@@ -49,7 +49,7 @@ def sync(
     if as_json:
         print_json({"sent": len(before) - len(left), "unsent": left, "trouble": tracker.trouble})
     elif left:
-        out.print(f"{len(left)} trials are not known to have arrived: {tracker.trouble}", markup=False)
+        out.print(f"W&B has not confirmed {len(left)} trials: {tracker.trouble}", markup=False)
         out.print(f"nothing is lost; try again with: disentune sync {shlex.quote(run)}", markup=False)
     else:
         out.print("W&B has every row" if found.trials() else "the run has no trials yet", markup=False)
@@ -57,25 +57,25 @@ def sync(
 
 
 def show_arrival(run: Run, place: Connection, shown: str) -> None:
-    """After a session: whether W&B has it all, and what to do if not. Only the ledger is asked."""
+    """After a session, prints whether W&B has every row, and what to do if not. Reads only the ledger."""
     known = run.known_trials("wandb.json", "status.json", "rows.jsonl")
     left = [id for id, folder in known.items() if not folder.has_arrived(place.place)]
     if place.online and left:
         cause = f" ({last_words(run.tracking_log)})" if run.tracking_log.exists() else ""
-        out.print(f"W&B: {len(left)} of {len(known)} trials are not known to have arrived{cause}", markup=False)
+        out.print(f"W&B has not confirmed {len(left)} of {len(known)} trials{cause}", markup=False)
         out.print(f"nothing is lost; send them with: disentune sync {shown}", markup=False)
     elif place.online:
-        out.print("W&B: has every row", markup=False)
+        out.print("W&B has every row", markup=False)
 
 
 def last_words(log: Place) -> str:
-    """The newest complaint of the process that streams."""
+    """The newest line in the log of the process that sends to W&B."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1][:300] if lines else "no reason given"
 
 
 def place_of(run: Run, project: str | None, entity: str | None) -> Connection:
-    """Online, whatever the sweep said about its own time."""
+    """The connection for `sync`: always online, whatever mode the sweep asks for."""
     from disentune.errors import ConfigError
     from disentune.parameters import validated, worded
     from disentune.spec.settings import Wandb
@@ -89,5 +89,5 @@ def place_of(run: Run, project: str | None, entity: str | None) -> Connection:
     if mistakes:
         raise ConfigError(worded(mistakes[0]).replace("--.", "--"))
     found = connection(asked, sweep.name, run.name)
-    assert found is not None, "a connection that is to be online is one, or an error"
+    assert found is not None, "an online connection exists, or connection() has raised an error"
     return found

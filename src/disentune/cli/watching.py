@@ -1,4 +1,4 @@
-"""The state of a run for people: a table of its trials, and the picture that `status --watch` draws."""
+"""The display of a run's state: a table of its trials, and the picture that `status --watch` draws."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,18 +12,20 @@ from rich.text import Text
 from disentune.cli.display import assignment, clock, number, plain
 from disentune.errors import first_line
 from disentune.results.tables import BROKEN
-from disentune.results.watch import MOST_TROUBLES, Seen, Snapshot, Trouble, duration, status_path
-from disentune.runs.trial_folder import Status, TrialFolder
+from disentune.results.watch import MOST_TROUBLES, Seen, Snapshot, Trouble, duration, trouble_path
+from disentune.runs.trial_folder import FINISHED, Status, TrialFolder
 
 MOST_LISTED = 500
-"""Trials that are listed one by one; of more those that are not done come first."""
+"""Maximum number of listed trials; if there are more, unfinished ones come first."""
 
 
 def show_status(
     console: Console, where: str, live: bool, trials: Sequence[tuple[TrialFolder, Status, int]], picture: Snapshot
 ) -> None:
     counts = ", ".join(f"{count} {state}" for state, count in picture.states.items()) or "no trials yet"
-    console.print(f"{where}: {'running now' if live else 'not running'}; {counts}", markup=False)
+    console.print(f"{where}: {'running now' if live else 'not running'}{_selected(picture)}; {counts}", markup=False)
+    if pace := _pace(picture):
+        console.print(pace, markup=False)
     table = Table(box=None, pad_edge=False)
     for title in ("trial", "state", "step", "time", "arm", "cause"):
         table.add_column(title, justify="right" if title in ("step", "time") else "left")
@@ -34,7 +36,7 @@ def show_status(
     if trials:
         console.print(table)
     if (more := len(trials) - MOST_LISTED) > 0:
-        console.print(f"and {more} more, all of them with: disentune status {shlex.quote(where)} --json", markup=False)
+        console.print(f"and {more} more; list all with: disentune status {shlex.quote(where)} --json", markup=False)
     if picture.best:
         console.print(_best_line(picture, picture.best))
     for trouble in picture.troubles:
@@ -46,24 +48,26 @@ def show_status(
 def _listed(trials: Sequence[tuple[TrialFolder, Status, int]]) -> Sequence[tuple[TrialFolder, Status, int]]:
     if len(trials) <= MOST_LISTED:
         return trials
-    return sorted(trials, key=lambda trial: trial[1].state == "done")[:MOST_LISTED]
+    return sorted(trials, key=lambda trial: trial[1].state in FINISHED)[:MOST_LISTED]
 
 
 def _state_now(status: Status, live: bool) -> str:
-    """A trial that a dead driver left as running waits to be resumed."""
+    """A trial that a dead driver left in state running is shown as waiting to be resumed."""
     return "pending" if status.state == "running" and not live else status.state
 
 
 # ---- watching a run
 
-STYLES = {"done": "green", "running": "cyan", "pending": "dim", "diverged": "yellow", "failed": "red"}
-GLYPHS = {"done": "█", "running": "▒", "pending": "·", "diverged": "~", "failed": "x"}
-ASCII_GLYPHS = {**GLYPHS, "done": "#", "running": "=", "pending": "."}
+STYLES = {"done": "green", "stopped": "blue", "running": "cyan", "pending": "dim", "diverged": "yellow",
+          "failed": "red"}  # fmt: skip
+GLYPHS = {"done": "█", "stopped": "▄", "running": "▒", "pending": "·", "diverged": "~", "failed": "x"}
+ASCII_GLYPHS = {**GLYPHS, "done": "#", "stopped": "-", "running": "=", "pending": "."}
 BAR_WIDTH = 60
 
 
 def watch(console: Console, pictures: Iterable[Snapshot], where: str) -> None:
-    """Draws each picture in the place of the one before; without a terminal a line each, and the last one whole."""
+    """Draws each picture over the previous one; without a terminal, prints one line for each and the last one in
+    full."""
     if not console.is_terminal or console.is_dumb_terminal:
         _watch_in_lines(console, pictures, where)
         return
@@ -86,12 +90,12 @@ def line(picture: Snapshot) -> Text:
     """A picture in one line."""
     counts = ", ".join(f"{count} {state}" for state, count in picture.states.items())
     best = f"best {picture.objective.metric} {number(picture.best.value)}" if picture.best else ""
-    parts = [f"{picture.ended}/{_expected(picture)} trials ended", counts, _pace(picture), best]
+    parts = [f"{picture.ended}/{_expected(picture)} trials ended{_selected(picture)}", counts, _pace(picture), best]
     return _text("; ".join(part for part in parts if part))
 
 
 def view(picture: Snapshot, where: str, console: Console) -> Group:
-    """A picture that fits the console's height as far as running trials decide it."""
+    """A picture that fits the console's height by listing fewer running trials."""
     parts: list[RenderableType] = [_headline(picture, where)]
     if picture.expected:
         parts += [_bar(picture, console), _legend(picture, console)]
@@ -116,8 +120,13 @@ def view(picture: Snapshot, where: str, console: Console) -> Group:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """Wrapped even where the console does not wrap: a live display cuts off what is too long."""
+    """Wraps even if the console does not, because a live display cuts off long lines."""
     return Text(text, style, no_wrap=False, overflow="fold")
+
+
+def _selected(picture: Snapshot) -> str:
+    """The options by which this session runs only part of the sweep."""
+    return f" ({plain(picture.selection.flags)})" if picture.selection else ""
 
 
 def _expected(picture: Snapshot) -> str:
@@ -134,7 +143,7 @@ def _headline(picture: Snapshot, where: str) -> Text:
         return text.append(": not running", "not bold")
     for_ = f" for {duration(picture.session_s)}" if picture.session_s is not None else ""
     starting = "" if picture.trials else "; no trials yet, the driver is starting"
-    return text.append(f": running{for_}{starting}", "not bold")
+    return text.append(f": running{for_}{_selected(picture)}{starting}", "not bold")
 
 
 def _glyphs(console: Console) -> Mapping[str, str]:
@@ -142,8 +151,9 @@ def _glyphs(console: Console) -> Mapping[str, str]:
 
 
 def _bar(picture: Snapshot, console: Console) -> Text:
-    percent = 100 * picture.ended // picture.expected  # rounded down: 100 is the end
-    ended = f"  {picture.ended}/{_expected(picture)} ended, {percent}%"
+    whole = picture.ended == picture.expected
+    percent = 100 if whole else min(99, int(100 * picture.share))  # rounded down: 100 is the end
+    ended = f"  {picture.ended}/{_expected(picture)} ended, {percent}% of steps"
     width = max(10, min(BAR_WIDTH, console.width - len(ended)))
     cells, glyphs = shares(picture.states, width), _glyphs(console)
     text = _text("")
@@ -153,7 +163,7 @@ def _bar(picture: Snapshot, console: Console) -> Text:
 
 
 def shares(counts: Mapping[str, int], width: int) -> dict[str, int]:
-    """`width` cells in proportion to counts, and at least one each, for one failure among a thousand must be seen."""
+    """`width` cells in proportion to counts, at least one each, so that one failure in a thousand is visible."""
     total = sum(counts.values())
     cells = {name: max(1, count * width // total) for name, count in counts.items()}
     largest = max(counts, key=counts.__getitem__)
@@ -173,7 +183,8 @@ def _pace(picture: Snapshot) -> str:
     speed = f"{picture.speed:,.0f} steps/s" if picture.speed is not None and picture.speed >= 10 else ""
     speed = speed or (f"{picture.speed:.2g} steps/s" if picture.speed else "")
     ended = f"{picture.ended_an_hour:,.3g} trials/h" if picture.ended_an_hour else ""
-    left = f"about {duration(picture.left_s)} left" if picture.left_s is not None else ""
+    known = picture.left_s is not None and not picture.stopping
+    left = f"about {duration(picture.left_s or 0)} left" if known else ""
     return ", ".join(part for part in (speed, ended, left) if part)
 
 
@@ -196,7 +207,7 @@ def _running(picture: Snapshot, most: int) -> list[RenderableType]:
     table = Table(box=None, pad_edge=False)
     titles = {"running": "left", "step": "right", "time": "right", picture.objective.metric: "right", "arm": "left",
               "seed": "right", "point": "left"}  # fmt: skip
-    for title, justify in titles.items():  # on a narrow terminal the point alone gives way
+    for title, justify in titles.items():  # on a narrow terminal only this column shrinks
         table.add_column(Text(title), justify=justify, no_wrap=title != "point")  # type: ignore[arg-type]
     for trial in picture.running[:most]:
         cells = [trial.id, f"{trial.step}/{trial.steps}", clock(trial.seconds), number(trial.latest),
@@ -207,21 +218,23 @@ def _running(picture: Snapshot, most: int) -> list[RenderableType]:
 
 
 def _trouble_lines(trouble: Trouble, where: str, whole: bool = True) -> Group:
-    """What happened, on one line unless it is to be whole, and below it the file to read."""
+    """What happened, on one line unless `whole`, and below it the file to read."""
     trial = trouble.trial
     text = Text(no_wrap=not whole, overflow="fold" if whole else "ellipsis").append(trial.state, STYLES[trial.state])
     others = f" and {trouble.count - 1} more" if trouble.count > 1 else ""
     text.append(f" {trial.id}{others} at step {trial.step}: {plain(first_line(trial.cause))}")
-    return Group(text, _text(f"  {shlex.quote(status_path(where, trial.id))}", "dim"))
+    return Group(text, _text(f"  {shlex.quote(trouble_path(where, trial.id))}", "dim"))
 
 
 def _last_words(picture: Snapshot, where: str) -> list[Text]:
-    """What to do about a run that no driver holds."""
+    """What to do next with a run that is not running."""
     here = shlex.quote(where)
     if picture.live or picture.gone:
         return []
     if not picture.finished:
         return [_text(f"not running; continue with: disentune resume {here}")]
     more = picture.expected - len(picture.trials)
-    asks = f"; the search may ask for up to {more} more: disentune resume {here}" if more > 0 else ""
-    return [_text(f"all {len(picture.trials)} trials have ended{asks}"), _text(f"next: disentune results {here}")]
+    asks = f"; the search may suggest up to {more} more: disentune resume {here}" if more > 0 else ""
+    retry = [f"next: disentune resume {here} --retry-failed"] if picture.states.get("failed") else []
+    texts = [f"all {len(picture.trials)} trials have ended{asks}", f"next: disentune results {here}", *retry]
+    return [_text(text) for text in texts]

@@ -1,1 +1,1 @@
-"""Clusters: jobs, their supervisor, checks, pre-emption."""
+"""Clusters: jobs and their supervisor, checks, pre-emption."""

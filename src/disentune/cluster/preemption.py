@@ -2,8 +2,8 @@
 
 Runs on each node as `python -m disentune.cluster.preemption`.
 
-When the notice comes, a file tells the workers of this node to checkpoint and leave, and Ray is asked to put nothing
-new here. Only the standard library is used, so that it can sit beside every worker for next to nothing.
+When the notice comes, a file makes the workers of this node write a checkpoint and end, and Ray is asked to place
+nothing new on the node. Uses only the standard library, so that running it beside every worker costs almost nothing.
 """
 
 import json
@@ -26,16 +26,16 @@ from disentune.files.notice import notice_path
 METADATA_URL = "http://169.254.169.254"
 POLL_S, ANSWER_S, DRAIN_S = 5.0, 2.0, 30.0
 ROUNDS = 3
-"""How often it is asked which cloud this is: a machine's network may come up after this process."""
+"""Attempts to detect the cloud: a machine's network may come up after this process."""
 MOST_BYTES = 1 << 20
 GCP_WARNING_S = 30
-"""How long before the end the notice comes; it does not say so itself."""
+"""How long before the end Google's notice comes; the notice does not contain the time."""
 
 
 class Notice(NamedTuple):
     what: str
     seconds: int
-    """Left until the machine is gone."""
+    """Time left until the machine is gone."""
 
 
 class Answer(NamedTuple):
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
 
 
 def ask(path: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
-    """Of this machine's metadata server; never through a proxy. OSError when it does not answer."""
+    """Queries this machine's metadata server, never through a proxy. Raises OSError when it does not answer."""
     base = os.environ.get("DISENTUNE_METADATA_URL", METADATA_URL)
     request = urllib.request.Request(base + path, headers=dict(headers or {}), method=method)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -55,7 +55,7 @@ def ask(path: str, headers: Mapping[str, str] | None = None, method: str = "GET"
     except urllib.error.HTTPError as error:
         with error:
             return Answer(error.code, "", error.headers)
-    except ValueError as error:  # what http.client says to an answer that is no HTTP
+    except ValueError as error:  # http.client raises it when the answer is not HTTP
         raise OSError(str(error)) from None
 
 
@@ -71,7 +71,7 @@ class Aws:
         self.token, self.warned = "", False
 
     def _get(self, path: str) -> Answer:
-        """With a token (IMDSv2), a new one when it has run out; without where tokens are refused (IMDSv1)."""
+        """Uses a token (IMDSv2) and renews it when it expires; goes without if tokens are refused (IMDSv1)."""
         answer = ask(f"/latest/meta-data/{path}", self._headers())
         if answer.status == 401:
             lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "21600"}
@@ -94,7 +94,7 @@ class Aws:
             return Notice(f"spot instance: {what['action']}", _until(_iso(what["time"])))
         if not self.warned and self._get("events/recommendations/rebalance").status == 200:
             self.warned = True
-            _say("AWS says that this spot instance is more likely than usual to be taken away")
+            _say("AWS warns that this spot instance has an increased risk of being interrupted")
         return None
 
 
@@ -130,7 +130,7 @@ def _until(moment: float) -> int:
 
 
 def here(rounds: int = ROUNDS) -> Cloud | None:
-    """The cloud that this machine belongs to, by whose metadata server answers."""
+    """The cloud that this machine runs on, detected from its metadata server; None if none answers."""
     for number in range(rounds):
         for cloud in (Aws(), Gcp()):
             with suppress(OSError, ValueError, AttributeError):
@@ -142,7 +142,7 @@ def here(rounds: int = ROUNDS) -> Cloud | None:
 
 
 def notices(cloud: Cloud) -> Iterator[Notice]:
-    """Waits for one; answers that make no sense count as none, and are mentioned once."""
+    """Polls for notices; an invalid answer counts as no notice and is reported once."""
     puzzled = False
     while True:
         try:
@@ -150,7 +150,7 @@ def notices(cloud: Cloud) -> Iterator[Notice]:
                 yield notice
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             if not puzzled:
-                _say(f"{cloud.name}: no sound answer ({type(error).__name__}: {error}); asking on")
+                _say(f"{cloud.name}: invalid answer ({type(error).__name__}: {error}); still polling")
             puzzled = True
         time.sleep(POLL_S)
 
@@ -164,7 +164,7 @@ class Raylet(NamedTuple):
 
 
 def raylets(processes: Path = Path("/proc")) -> set[Raylet]:
-    """Ray's nodes on this machine, from how they were started, as Ray itself finds them."""
+    """Ray's nodes on this machine, read from the command lines of processes, as Ray itself does."""
     found = set()
     for path in processes.glob("[0-9]*/cmdline"):
         with suppress(OSError):
@@ -176,7 +176,7 @@ def raylets(processes: Path = Path("/proc")) -> set[Raylet]:
 
 
 def drain(raylet: Raylet, notice: Notice) -> None:
-    """Asks Ray to put nothing new on a node whose workers have been told; takes a few seconds."""
+    """Asks Ray to place nothing new on a node whose workers have the notice; takes a few seconds."""
     command = [
         str(Path(sys.executable).with_name("ray")), "drain-node", "--address", raylet.gcs_address,
         "--node-id", raylet.node_id, "--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", notice.what,
@@ -191,7 +191,7 @@ def drain(raylet: Raylet, notice: Notice) -> None:
         why = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
         _say(f"node {raylet.node_id} could not be drained: {' '.join(why)}")
     else:
-        _say(f"node {raylet.node_id} leaves: {notice.what} in {notice.seconds} s")
+        _say(f"node {raylet.node_id} is draining: {notice.what} in {notice.seconds} s")
 
 
 def _say(text: str) -> None:
@@ -202,7 +202,7 @@ def _say(text: str) -> None:
 def main() -> None:
     cloud = here()
     if cloud is None:
-        _say("no cloud's metadata server answers here; nothing to watch")
+        _say("no metadata server of a cloud answers on this machine; nothing to watch")
         return
     _say(f"watching {cloud.name}")
     for notice in notices(cloud):

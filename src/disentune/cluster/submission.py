@@ -1,7 +1,7 @@
-"""A sweep as a job of a running cluster (Ray Jobs): it goes on without the machine that sent it.
+"""Sends a sweep as a job to a running cluster (Ray Jobs), where it runs without the machine that sent it.
 
-What is sent is the resolved sweep, so that no file of this machine is needed there, and a user's own plug-ins if asked.
-No key is sent: a job's settings can be read by whoever sees the dashboard.
+It sends the resolved sweep, so that the cluster needs no file of this machine, and on request the user's own plug-ins.
+It sends no key: anyone who can open the dashboard can read a job's settings.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ from disentune.spec.sweepfile import SweepFile
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 SWEEP_FILE = "disentune-sweep.yaml"
 STOP_WAIT_S = 300
-"""How long Ray waits for a stopped job before it kills it; trials write their checkpoints in that time."""
+"""How long Ray waits before it kills a stopped job; trials write their checkpoints in that time."""
 ANSWER_S = 10.0
 AGENT_S = 60.0
-"""How long a head that was just started is given until it takes jobs."""
+"""How long a head that has just started may take until it accepts jobs."""
 LOST_S = 600.0
-"""How long a lost connection is tried again while a job is followed."""
+"""How long to retry a lost connection while following a job."""
 MOST_MB = 100
 LEFT_OUT = (".*", "venv", "__pycache__", "*.pyc", "node_modules", "runs", "wandb")
-"""Hidden files may hold keys, and no plug-in is one."""
-TOKEN = "put the head's ~/.ray/auth_token there on this machine, and: export RAY_AUTH_MODE=token"
+"""Hidden files may hold keys, and a plug-in is never hidden."""
+TOKEN = "copy the head's ~/.ray/auth_token to this machine, and: export RAY_AUTH_MODE=token"
 _PLUGIN = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _RAYS_OWN_LINE = re.compile(r"Running entrypoint for job |.*\sINFO job_manager\.py:\d+ -- ")
 
@@ -50,19 +50,19 @@ _RAYS_OWN_LINE = re.compile(r"Running entrypoint for job |.*\sINFO job_manager\.
 
 
 def url_of(address: str) -> str:
-    """The address of a cluster's dashboard, which takes jobs."""
+    """The address of a cluster's dashboard, which accepts jobs."""
     if address == "auto":
         return DEFAULT_ADDRESS
     if not re.fullmatch(r"https?://[^/?#@]+/*", address):
         raise ConfigError(
             f"--address {without_password(address)}: must be the dashboard of the cluster's head, for example "
-            f"{DEFAULT_ADDRESS}; `ray dashboard cluster.yaml` brings it there"
+            f"{DEFAULT_ADDRESS}, to which `ray dashboard cluster.yaml` forwards it"
         )
     return address.rstrip("/")
 
 
 def connected(address: str) -> Any:
-    """A client of the cluster's jobs that has been answered. Raises ConfigError with what to do."""
+    """A client for the cluster's jobs, after a first answer. Raises ConfigError that says what to do."""
     url = url_of(address)
     _assert_answers(url)
     import requests
@@ -72,33 +72,33 @@ def connected(address: str) -> Any:
     for name in ("dashboard.modules.dashboard_sdk", "dashboard.modules.job.sdk", "_private"):
         logging.getLogger(f"ray.{name}").setLevel(logging.ERROR)
     try:
-        with _without("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):  # which Ray would prefer to what it is given
+        with _without("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS"):  # Ray would prefer these to the given address
             client = JobSubmissionClient(url)
         client.list_jobs()
     except AuthenticationError as error:
-        wants = "wants a token, and none was sent" if "required" in str(error) else "refuses this machine's token"
+        wants = "requires a token, and none was sent" if "required" in str(error) else "refuses this machine's token"
         raise ConfigError(f"--address {url}: the cluster {wants}; {TOKEN}") from None
     except (requests.RequestException, ConnectionError, RuntimeError, ValueError, KeyError) as error:
         raise ConfigError(f"--address {url}: no Ray dashboard answers there ({first_line(error)})") from None
-    _assert_same_ray(url, client._server_ray_version)  # which it has asked for by itself
+    _assert_same_ray(url, client._server_ray_version)  # which the client has already queried
     return client
 
 
 def _assert_answers(url: str) -> None:
-    """Without this a host that swallows packets, or a server that is none of Ray's, is waited for without end."""
+    """Fails fast: Ray would wait forever for a host that drops packets, or a server that is not Ray's."""
     import requests
 
     try:
         requests.get(f"{url}/api/version", timeout=ANSWER_S)
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"--address {url}: nothing answers there ({_why(error)}); is the head up, and its dashboard brought "
-            "here with `ray dashboard cluster.yaml`?"
+            f"--address {url}: nothing answers there ({_why(error)}); check that the head is up and that "
+            "`ray dashboard cluster.yaml` is forwarding its dashboard"
         ) from None
 
 
 def _why(error: Exception) -> str:
-    """Of the many words of an HTTP client those of the system."""
+    """The system's reason, from the long message of an HTTP client."""
     import requests
 
     if isinstance(error, requests.Timeout):
@@ -111,7 +111,7 @@ def _assert_same_ray(url: str, version: str | None) -> None:
     here = versions()["ray"]
     if version and version != here:
         raise ConfigError(
-            f"--address {url}: the cluster runs Ray {version}, this machine {here}; install the same version on both"
+            f"--address {url}: the cluster has Ray {version}, this machine {here}; install the same version on both"
         )
 
 
@@ -128,18 +128,20 @@ def _without(*names: str) -> Iterator[None]:
 
 
 def assert_storage(storage: str | None) -> None:
-    """None: the head's environment says it."""
+    """Raises ConfigError for a relative path. None means that the head's environment sets the storage."""
     if storage is None:
         return
     if isinstance(where := place(storage), Path) and not where.is_absolute():
         raise ConfigError(
-            f"--storage {storage}: must be a path from / that every node sees, or s3://bucket/folder: the cluster "
-            "has no part in this machine's folders"
+            f"--storage {storage}: must be an absolute path that every node sees, or s3://bucket/folder; the cluster "
+            "cannot use folders of this machine"
         )
 
 
 def assert_plugins_sent(sweep: SweepFile, working_dir: Path | None) -> None:
-    """A user's own plug-ins must be in what is sent, or be installed like any package."""
+    """Raises ConfigError unless the user's own plug-ins are sent or installed like any package."""
+    for needed in sweep.needs.values():
+        assert_plugins_sent(needed, working_dir)
     for plugin in sorted(_plugins(sweep.resolved()["arms"])):
         file = _file_of(plugin.partition(":")[0])
         if file is None or "site-packages" in file.parts or "dist-packages" in file.parts:
@@ -147,7 +149,7 @@ def assert_plugins_sent(sweep: SweepFile, working_dir: Path | None) -> None:
         if working_dir is None or not file.is_relative_to(working_dir.resolve()):
             folder = _import_folder(plugin, file)
             raise ConfigError(
-                f"{sweep.file} uses '{plugin}' of {file}, which the cluster does not have; send it with "
+                f"{sweep.file} uses '{plugin}' from {file}, which the cluster does not have; send it with "
                 f"--working-dir {folder}"
             )
 
@@ -169,14 +171,15 @@ def _file_of(module: str) -> Path | None:
 
 
 def _import_folder(plugin: str, file: Path) -> Path:
-    """The folder from which its module is imported: `lab/vae.py` of `lab.vae` is imported from above `lab`."""
+    """The folder from which a plug-in's module is imported: for `lab.vae` in `lab/vae.py`, the parent of `lab`."""
     depth = plugin.partition(":")[0].count(".") + (file.name == "__init__.py")
     return file.parents[depth]
 
 
 @contextmanager
 def packed(sweep: SweepFile | None, working_dir: Path | None) -> Iterator[Path]:
-    """A folder that holds the resolved sweep, and what is in the user's own folder."""
+    """A temporary folder with the resolved sweep, which has the sweeps that it needs in it, and a copy of the user's
+    own folder."""
     with tempfile.TemporaryDirectory(prefix="disentune-submit-") as name:
         folder = Path(name) / "job"
         if working_dir is None:
@@ -200,7 +203,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _assert_no_hidden_targets(folder: Path) -> None:
-    """What a link points to is sent; keys lie in hidden places."""
+    """Refuses links to hidden files, which may hold keys: the target of a link would be sent."""
     left_out = shutil.ignore_patterns(*LEFT_OUT)
     for parent, folders, files in os.walk(folder):
         folders[:] = set(folders) - left_out(parent, folders)
@@ -208,25 +211,25 @@ def _assert_no_hidden_targets(folder: Path) -> None:
             target = Path(os.path.realpath(path))
             hidden = any(part.startswith(".") for part in target.parts)
             if path.is_symlink() and hidden and not target.is_relative_to(os.path.realpath(folder)):
-                raise ConfigError(f"--working-dir {folder}: {path} is a link to {target}, which is hidden and not sent")
+                raise ConfigError(f"--working-dir {folder}: {path} links to the hidden file {target}; remove the link")
 
 
 def assert_small(folder: Path) -> None:
-    """Links count as what they point to, for that is what is sent."""
+    """Raises ConfigError for a folder that is too large. A link counts as its target, which is what would be sent."""
     if not folder.is_dir():
-        raise ConfigError(f"--working-dir {folder}: is no folder")
+        raise ConfigError(f"--working-dir {folder}: is not a folder")
     left_out, sizes = shutil.ignore_patterns(*LEFT_OUT), Counter[str]()
     for parent, folders, files in os.walk(folder, followlinks=True):
         folders[:] = set(folders) - left_out(parent, folders)
         top = Path(parent).relative_to(folder).parts[:1]
         for one in set(files) - left_out(parent, files):
-            with suppress(OSError):  # a link to nowhere, or to itself
+            with suppress(OSError):  # a broken link, or a link to itself
                 sizes[top[0] if top else one] += (Path(parent) / one).stat().st_size
         if sizes.total() > MOST_MB * 1e6:
             ((largest, size),) = sizes.most_common(1)
             raise ConfigError(
-                f"--working-dir {folder}: more than {MOST_MB} MB are not sent; the largest in it is '{largest}' "
-                f"({size / 1e6:,.0f} MB); name a folder that holds the plug-ins alone"
+                f"--working-dir {folder}: is larger than {MOST_MB} MB, mostly because of '{largest}' "
+                f"({size / 1e6:,.0f} MB); use a folder that holds only the plug-ins"
             )
 
 
@@ -235,7 +238,7 @@ def assert_small(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked for; `arguments` are of `disentune run`, without the sweep and the storage."""
+    """A sweep to submit; `arguments` are those of `disentune run`, without the sweep and the storage."""
 
     sweep: SweepFile
     name: str
@@ -255,15 +258,14 @@ class Job:
 
 
 def python_on_the_head(arguments: Sequence[str]) -> str:
-    """A shell's line that says what is wrong where Python or disentune is not to be found, instead of failing as a
-    sweep may fail."""
-    complaint = "the head finds no python that has disentune; its setup must install it for whoever runs ray start"
+    """A shell command for the head, which prints a clear error if Python or disentune is missing there."""
+    complaint = "disentune is not installed for the python on the head; install it for the user that runs ray start"
     look = f"python -c 'import disentune' || {{ echo {shlex.quote(complaint)}; exit 2; }}"
     return f"{look}; exec {shlex.join(['python', *arguments])}"
 
 
 def submit(client: Any, job: Job) -> str:
-    """Sends it and gives the job's id. ConfigError when the run is being run already."""
+    """Sends a job and returns its id. Raises ConfigError when another job is already running the same run."""
     jobs = client.list_jobs()
     refuse_second(job, jobs)
     base = f"disentune-{job.sweep.name}-{job.name}"
@@ -274,14 +276,15 @@ def submit(client: Any, job: Job) -> str:
 
 
 def refuse_second(job: Job, jobs: Sequence[Any]) -> None:
-    """Two that are sent at the same moment get the same id, which Ray refuses; the run's own lock is the last guard."""
+    """Two jobs sent at the same moment get the same id, which Ray refuses; after that, the run's own lock protects
+    it."""
     for one in jobs:
-        told = one.metadata or {}
-        places = {told.get("disentune_storage"), job.storage} - {None, ""}  # which is not told may be the same
-        if told.get("disentune_run") == job.run and len(places) < 2 and not one.status.is_terminal():
+        metadata = one.metadata or {}
+        places = {metadata.get("disentune_storage"), job.storage} - {None, ""}  # an unknown one may be the same
+        if metadata.get("disentune_run") == job.run and len(places) < 2 and not one.status.is_terminal():
             raise ConfigError(
-                f"{job.run} is being run already, by job {one.submission_id}; wait for it, stop it, or choose another "
-                "--name"
+                f"{job.run} is already being run by job {one.submission_id}; wait for that job, stop it, or choose "
+                "another --name"
             )
 
 
@@ -304,17 +307,17 @@ def _sent(
                 return found
             except (RuntimeError, ValueError, OSError) as error:
                 if not has_no_agent(str(error)) or time.monotonic() > deadline:
-                    raise ConfigError(f"the cluster does not take the job: {_refusal(error)}") from None
+                    raise ConfigError(f"the cluster did not accept the job: {_refusal(error)}") from None
 
 
 def _refusal(error: Exception) -> str:
     if has_no_agent(str(error)):
-        return f"for {AGENT_S:g} s the head's dashboard agent has not been up; is its port 52365 taken there?"
+        return f"the head's dashboard agent has not started for {AGENT_S:g} s; is its port 52365 in use there?"
     return first_line(error)
 
 
 def run_command(client: Any, arguments: Sequence[str], sweep: SweepFile | None, working_dir: Path | None) -> str:
-    """A command of `disentune` as a job; gives its id."""
+    """Runs a `disentune` command as a job and returns its id."""
     return _sent(client, sweep, working_dir, python_on_the_head(["-m", "disentune.cli", *arguments]), None, {})
 
 
@@ -322,7 +325,7 @@ def run_command(client: Any, arguments: Sequence[str], sweep: SweepFile | None, 
 
 
 class _Lines:
-    """Whole lines of a log that is read in pieces, without Ray's own; `again` when it is read from the start."""
+    """Writes whole lines of a log that arrives in pieces, without Ray's own; call `again` to read it from the start."""
 
     def __init__(self, write: Callable[[str], None]):
         self.write, self.seen, self.passed, self.rest = write, 0, 0, ""
@@ -341,8 +344,8 @@ class _Lines:
 
 
 def follow(client: Any, id: str, write: Callable[[str], None], say: Callable[[str], None]) -> int:
-    """Writes a job's log until the job ends; gives the exit code of its command as far as Ray tells it. A lost
-    connection is made again. ConfigError when that does not help."""
+    """Writes a job's log until the job ends, and returns the exit code of its command if Ray knows it. A lost
+    connection is retried; raises ConfigError when that fails for too long."""
     import aiohttp
     import requests
 
@@ -358,10 +361,10 @@ def follow(client: Any, id: str, write: Callable[[str], None], say: Callable[[st
             now = time.monotonic()
             if lost_since is None:
                 lost_since = now
-                say(f"the connection to the cluster is lost ({first_line(error)}); the job goes on; trying again")
+                say(f"lost the connection to the cluster ({first_line(error)}); the job continues; reconnecting")
             if now - lost_since > LOST_S:
                 raise ConfigError(
-                    f"job {id} may still run, but its cluster has not answered for {LOST_S:g} s"
+                    f"job {id} may still be running, but the cluster has not answered for {LOST_S:g} s"
                 ) from None
         time.sleep(1)
 
@@ -378,8 +381,8 @@ def _exit_code(info: Any, say: Callable[[str], None]) -> int:
         return 0
     if status == "STOPPED":
         return INTERRUPTED
-    if code is None:  # it never began
-        say(f"the job failed before its command began: {first_line(info.message or info.error_type or '')}")
+    if code is None:  # the command never started
+        say(f"the job failed before its command started: {first_line(info.message or info.error_type or '')}")
         return CRASHED
     found: int = code if code > 0 else 128 - code
     return found

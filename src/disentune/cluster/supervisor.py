@@ -2,10 +2,10 @@
 
 Usage: `python -m disentune.cluster.supervisor -- run SWEEP --address auto ...`.
 
-What follows `--` is a command of `disentune` that may be given again, `run` or `resume`: the ledger knows what is done.
-It is started anew when it crashes (exit code 70, or ended by a signal) and, with more patience, when the storage does
-not answer (75), for run and resume are one thing; every other end is its own. SIGTERM and SIGINT are passed on, and the
-driver ends when its supervisor does.
+After `--` comes a `disentune` command that can be repeated, `run` or `resume`: the ledger records what is done. The
+supervisor restarts the command when it crashes (exit code 70, or a signal) and, with more patience, when the storage
+does not answer (75). Every other exit code is final. SIGTERM and SIGINT are passed on, and the driver ends when its
+supervisor does.
 """
 
 import argparse
@@ -24,12 +24,12 @@ from disentune.environment import versions, without_secrets
 from disentune.errors import CRASHED, DONE, INTERRUPTED, SOME_FAILED, UNAVAILABLE, WRONG_INPUT
 
 ENDINGS = (DONE, SOME_FAILED, WRONG_INPUT, INTERRUPTED)
-"""Exit codes by which a driver says that it has ended as it meant to."""
+"""Exit codes of a driver that ended as intended."""
 MOST_CRASHES = 5
-"""In a row, without a new row in the ledger."""
+"""Consecutive crashes without a new row in the ledger."""
 LONGEST_PAUSE_S = 60.0
 LONGEST_OUTAGE_S, STEADY_S = 6 * 3600.0, 600.0
-"""How long an outage is waited out in all, and how long a driver must have lived for the next one to be another."""
+"""How long to wait in total during one outage, and how long a driver must run before an outage counts as a new one."""
 DRIVER = (sys.executable, "-m", "disentune.cli")
 STORAGE = "DISENTUNE_STORAGE"
 _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
@@ -41,7 +41,7 @@ def _say(text: str) -> None:
 
 
 class Supervisor:
-    """One driver at a time, until one ends as it meant to, or is asked to."""
+    """Runs one driver at a time, until one ends as intended or is asked to stop."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Supervisor:
         self.lived_s, self.outages, self.waited_s = 0.0, 0, 0.0
 
     def run(self) -> int:
-        """The exit code of the last driver; of one that a signal ended, 128 and the signal's number, as in a shell."""
+        """The exit code of the last driver, or 128 plus the number of the signal that ended it, as in a shell."""
         self._listen()
         while True:
             code = self._driven()
@@ -74,7 +74,7 @@ class Supervisor:
         wanted = (signal.SIGTERM, signal.SIGINT)
         for number in wanted:
             signal.signal(number, self._pass_on)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, wanted)  # Ray blocks one of them in all that it starts
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, wanted)  # Ray blocks one of them in the processes that it starts
 
     def _pass_on(self, number: int, frame: Any) -> None:
         self.stop_signal = number
@@ -83,7 +83,7 @@ class Supervisor:
 
     def _driven(self) -> int:
         self.child = subprocess.Popen(self.command, preexec_fn=_ends_with(os.getpid()))
-        if self.stop_signal:  # it came when there was no one to pass it on to
+        if self.stop_signal:  # it came before the driver was started
             self.child.send_signal(self.stop_signal)
         began = time.monotonic()
         code = self.child.wait()
@@ -91,20 +91,20 @@ class Supervisor:
         return code
 
     def _waits_out(self) -> bool:
-        """Pauses; False when the outage has lasted too long."""
+        """Pauses; returns False when the outage has lasted too long."""
         if self.lived_s > STEADY_S:
             self.outages, self.waited_s = 0, 0.0
         if self.waited_s > LONGEST_OUTAGE_S:
             self.say(f"supervisor: the storage has not answered for {self.waited_s:.0f} s; giving up")
             return False
         pause = min(2.0**self.outages, LONGEST_PAUSE_S)
-        self.say(f"supervisor: the storage does not answer; the driver goes on in {pause:g} s")
+        self.say(f"supervisor: the storage does not answer; restarting the driver in {pause:g} s")
         self.outages, self.waited_s = self.outages + 1, self.waited_s + pause + self.lived_s
         self._pause(pause)
         return True
 
     def _survives(self, reason: str) -> bool:
-        """Counts the crash and pauses; False when there were too many. What has failed was given its new chance."""
+        """Counts the crash and pauses; returns False after too many. Failed trials are retried only once."""
         self.command = [word for word in self.command if word != "--retry-failed"]
         rows = self._rows_now()
         self.crashes = 1 if rows > self.known_rows else self.crashes + 1
@@ -113,17 +113,17 @@ class Supervisor:
             self.say(f"supervisor: the driver {reason}, {self.crashes} times in a row without a new row; giving up")
             return False
         pause = min(2.0 ** (self.crashes - 1), LONGEST_PAUSE_S)
-        self.say(f"supervisor: the driver {reason}; it goes on in {pause:g} s (crash {self.crashes} of {MOST_CRASHES})")
+        self.say(f"supervisor: the driver {reason}; restarting in {pause:g} s (crash {self.crashes} of {MOST_CRASHES})")
         self._pause(pause)
         return True
 
     def _rows_now(self) -> int:
-        """What cannot be read is no progress."""
+        """The number of rows; unreadable rows count as no progress."""
         try:
             return self.rows()
-        except Exception as error:  # whatever it is, the driver comes first
+        except Exception as error:  # whatever it is, the driver must be restarted
             self.say(
-                f"supervisor: the run's rows cannot be counted: {type(error).__name__}: {str(error).strip()[:200]}"
+                f"supervisor: cannot count the rows of the run: {type(error).__name__}: {str(error).strip()[:200]}"
             )
             return self.known_rows
 
@@ -136,17 +136,17 @@ class Supervisor:
 def _reason(code: int) -> str:
     if code == CRASHED:
         return "crashed (its traceback is above)"
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 def _ends_with(parent: int) -> Callable[[], None]:
-    """Run in the child before it becomes the driver: SIGTERM when the supervisor dies, however that dies, so that the
-    driver checkpoints, ends, and lets go of the run's lock."""
+    """Called in the child before it becomes the driver: requests SIGTERM when the supervisor dies, for any reason, so
+    that the driver writes its checkpoints, ends, and releases the run's lock."""
 
     def prepare() -> None:
         if _LIBC is not None:
             _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-            if os.getppid() != parent:  # it died in between
+            if os.getppid() != parent:  # the supervisor has died in between
                 os._exit(CRASHED)
 
     return prepare
@@ -156,21 +156,25 @@ def _ends_with(parent: int) -> Callable[[], None]:
 
 
 def rows_of(arguments: Sequence[str]) -> int:
-    """Rows in the ledger of the run that a `run` or `resume` command is about."""
+    """Rows in the ledgers of the run that a `run` or `resume` command is about, and of the runs that it needs."""
     from disentune.files.storage import place
     from disentune.runs.ledger import Run, find_run
+    from disentune.runs.stages import begun, runs_of
     from disentune.spec.sweepfile import read_sweep
 
     asked = _parsed(arguments)
     if asked.command == "resume":
         run = find_run(asked.what, place(asked.storage))
+        chain = begun(run)
+        runs = runs_of(chain.asked, run) if chain is not None else [run]
     else:
-        run = Run(place(asked.storage) / read_sweep(Path(asked.what), asked.set).name / asked.name)
-    return sum(len(trial.rows()) for trial in run.known_trials("rows.jsonl").values())
+        sweep = read_sweep(Path(asked.what), asked.set)
+        runs = runs_of(sweep, Run(place(asked.storage) / sweep.name / asked.name))
+    return sum(len(trial.rows()) for run in runs for trial in run.known_trials("rows.jsonl").values())
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """As much of a command as it takes to find its run; the driver itself complains about what is wrong with it."""
+    """The parts of a command that identify its run; the driver itself reports mistakes in the command."""
     from disentune.files.storage import DEFAULT_STORAGE
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
@@ -185,20 +189,20 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     try:
         return parser.parse_args(list(arguments))
     except (argparse.ArgumentError, SystemExit) as error:
-        raise ValueError(f"`{' '.join(arguments)}` is no run or resume command") from error
+        raise ValueError(f"`{' '.join(arguments)}` is not a run or resume command") from error
 
 
-# ---- what was sent must meet what is here
+# ---- versions of the sender and of the head
 
 
 def mismatch(sent: Mapping[str, Any], here: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Differences that a sweep must not be run with, and those that are worth a word."""
+    """Differences in versions that stop a sweep, and differences that are only worth a note."""
     refused = [
-        f"{name} {sent[name]} sent it, but the head has {here[name]}; install the same version on both"
+        f"the sweep was sent with {name} {sent[name]}, but the head has {here[name]}; install the same version on both"
         for name in ("disentune", "ray") if sent.get(name) and sent[name] != here[name]
     ]  # fmt: skip
     if sent.get("commit") and here["commit"] and sent["commit"] != here["commit"]:
-        noted = [f"disentune was sent from commit {sent['commit']}, the head has {here['commit']}"]
+        noted = [f"the sweep was sent from disentune commit {sent['commit']}, but the head has commit {here['commit']}"]
     else:
         noted = []
     return refused, noted
@@ -209,14 +213,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     own, arguments = (given[: given.index("--")], given[given.index("--") + 1 :]) if "--" in given else (given, [])
     usage = "%(prog)s -- run SWEEP --address auto ..."
     parser = argparse.ArgumentParser("python -m disentune.cluster.supervisor", usage=usage)
-    parser.add_argument("--sent-by", type=json.loads, metavar="JSON", help="versions of whoever sent the sweep")
+    parser.add_argument("--sent-by", type=json.loads, metavar="JSON", help="versions of the sender")
     sent = parser.parse_args(own).sent_by
     if not arguments:
-        parser.error("what to run must follow --")
+        parser.error("the command to run must follow --")
     if sent is not None:
         refused, noted = mismatch(sent, versions())
         if "--storage" not in arguments and STORAGE not in os.environ:
-            refused.append(f"no storage: {STORAGE} is not set on the head; submit with --storage")
+            refused.append(f"no storage: {STORAGE} is not set on the head; use disentune submit --storage ...")
         for text in (*refused, *(f"note: {text}" for text in noted)):
             _say(text)
         if refused:

@@ -1,12 +1,16 @@
-"""Data sets: images on a full grid of factors."""
+"""Data sets: images on a full grid of factors, with a table of factors, or without known factors."""
 
 from typing import Any
 
 from disentune.data import (
     cars3d,
+    celeba,
     color_dsprites,
     dsprites,
+    fashion_mnist,
     grid_file,
+    image_folder,
+    manipulated,
     mpi3d_real,
     mpi3d_realistic,
     mpi3d_toy,
@@ -15,6 +19,7 @@ from disentune.data import (
     scream_dsprites,
     shapes3d,
     smallnorb,
+    sparse_parts,
     sprites2d,
     x_columns,
     xy_blocks,
@@ -31,9 +36,13 @@ DATASETS = Catalogue(
     Dataset,
     [
         cars3d.DATASET,
+        celeba.DATASET,
         color_dsprites.DATASET,
         dsprites.DATASET,
+        fashion_mnist.DATASET,
         grid_file.DATASET,
+        image_folder.DATASET,
+        manipulated.DATASET,
         mpi3d_real.DATASET,
         mpi3d_realistic.DATASET,
         mpi3d_toy.DATASET,
@@ -42,6 +51,7 @@ DATASETS = Catalogue(
         scream_dsprites.DATASET,
         shapes3d.DATASET,
         smallnorb.DATASET,
+        sparse_parts.DATASET,
         sprites2d.DATASET,
         x_columns.DATASET,
         xy_blocks.DATASET,
@@ -54,9 +64,9 @@ DATASETS = Catalogue(
 
 
 def load(name: str, /, **params: Any) -> FactorImages:
-    """An opened data set; ConfigError lists every wrong parameter.
+    """An opened data set; raises ConfigError with every wrong parameter.
 
-    One that is made from files is prepared first if it is not yet, below the folder that DISENTUNE_DATA names.
+    A data set made from files is prepared first if necessary, in the folder that DISENTUNE_DATA names.
     """
     dataset, checked = chosen(DATASETS, name, params)
     return dataset.open(checked)

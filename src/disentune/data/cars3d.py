@@ -1,7 +1,7 @@
 """Cars3D: Reed et al., NeurIPS 2015: 183 cars rendered from 24 sides and 4 heights.
 
-Cars are numbered by the names of their files. disent takes the order of the archive's own list, disentanglement_lib
-whatever order the directory gives, which differs from machine to machine: the same images, other numbers of cars.
+Cars are numbered by file name. disent uses the order of the archive's own list, and disentanglement_lib the order of
+the directory, which differs between machines: the images are the same, but the numbers of the cars differ.
 """
 
 import io
@@ -27,7 +27,7 @@ PUBLISHED: Statistics | None = Statistics(
     (0.8976676149976628, 0.8891658020067508, 0.885147515814868),
     (0.22503195531503034, 0.2399461278981261, 0.24792106319684404),
 )
-"""Of 64 pixels, bilinear."""
+"""Published statistics for 64 pixels, bilinear."""
 ARCHIVE = File(
     name="nips2015-analogy-data.tar.gz",
     urls=(
@@ -38,14 +38,14 @@ ARCHIVE = File(
     also=("nips2015-analogy-data.tar",),
 )
 BLOCK = 1 << 20
-"""Bytes that are unpacked at a time."""
+"""Bytes unpacked at a time."""
 LARGEST = 64 << 20
-"""Bytes of a car's file. The images have 4.7 MB, 38 MB if their numbers had 8 bytes; the file also has a mask."""
+"""Maximum size of a car's file in bytes. The images take 4.7 MB, or 38 MB with 8-byte numbers; there is also a mask."""
 
 
 class Params(Frozen):
-    image_size: Count = Field(64, ge=1, le=ORIGINAL, description="pixels; 128 keeps the images as they are")
-    resize: Filter = Field("bilinear", description="bilinear as disent, lanczos as disentanglement_lib")
+    image_size: Count = Field(64, ge=1, le=ORIGINAL, description="pixels along a side; 128 keeps the original size")
+    resize: Filter = Field("bilinear", description="bilinear as in disent, lanczos as in disentanglement_lib")
 
 
 def shape(params: Params) -> Shape:
@@ -70,7 +70,7 @@ def source(params: Params) -> Source:
         variant=made(params.image_size, ORIGINAL, params.resize),
         options=" ".join(f"--set {key}={value}" for key, value in params.model_dump(exclude_defaults=True).items()),
         published=published(params),
-        tolerance=1e-3,  # Pillow's versions round differently
+        tolerance=1e-3,  # versions of Pillow round differently
     )
 
 
@@ -84,7 +84,7 @@ def opened(params: Params) -> StoredImages:
 def _images(params: Params, paths: Sequence[Path]) -> Iterator[np.ndarray]:
     """All cars at one elevation and azimuth after another: (183, 3, h, w).
 
-    The archive has the images car by car, so all of them are in memory: 0.2 GB at 64 pixels, 0.9 GB at 128.
+    The archive is sorted by car, so all images are held in memory: 0.2 GB at 64 pixels, 0.9 GB at 128.
     """
     (path,) = paths
     cars = _cars(path, params)
@@ -113,7 +113,7 @@ def _shrunk(im: np.ndarray, params: Params) -> np.ndarray:
 
 
 def _car_files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Names and contents in the order of the archive; read as a stream, nothing is written to disk."""
+    """Names and contents in the order of the archive, read as a stream; nothing is written to disk."""
     with unpacked(path) as contents:
         try:
             with tarfile.open(fileobj=contents, mode="r|", bufsize=BLOCK) as archive:
@@ -122,20 +122,20 @@ def _car_files(path: Path) -> Iterator[tuple[str, bytes]]:
                         _assert_modest(member, path)
                         yield member.name, file.read()
         except (tarfile.TarError, ValueError) as error:  # the latter for a sparse file's map
-            raise DataError(f"{path}: must be a whole tar.gz file, but is another or cut off ({error})") from None
+            raise DataError(f"{path}: is not a complete tar.gz file ({error})") from None
         while contents.read(BLOCK):
             pass  # up to the checksum
 
 
 def _is_car(member: tarfile.TarInfo) -> bool:
-    """The archive has other folders, a list, and perhaps macOS's shadows of files ('._car_001_mesh.mat')."""
+    """The archive also has other folders, a list, and possibly macOS metadata files ('._car_001_mesh.mat')."""
     name = PurePosixPath(member.name)
     is_mat = name.parent.name == "cars" and name.suffix == ".mat" and not name.name.startswith(".")
     return member.isfile() and is_mat
 
 
 def _assert_modest(member: tarfile.TarInfo, path: Path) -> None:
-    """Before it is read: a few bytes of an archive can stand for more than any memory holds."""
+    """Checks a member before it is read: a few bytes of an archive can expand to more than fits in memory."""
     if member.issparse():
         raise DataError(f"{path}: {member.name} must be stored whole, but is sparse, with {member.size} bytes")
     if member.size > LARGEST:
@@ -148,8 +148,8 @@ def _im(content: bytes, where: str) -> np.ndarray:
     expected = (ORIGINAL, ORIGINAL, 3, azimuths, elevations)
     try:
         held = scipy.io.loadmat(io.BytesIO(content), variable_names=["im"])
-    except Exception as error:  # damage of all kinds, by which SciPy raises errors of all kinds
-        raise DataError(f"{where} must be a MATLAB file, but cannot be read ({error})") from None
+    except Exception as error:  # SciPy raises many kinds of errors for damaged files
+        raise DataError(f"{where} cannot be read as a MATLAB file ({error})") from None
     if "im" not in held:
         raise DataError(f"{where} must have an array 'im', but has none")
     im: np.ndarray = held["im"]

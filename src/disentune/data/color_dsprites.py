@@ -10,7 +10,7 @@ from disentune.data.redrawn import RedrawnSprites, shape
 from disentune.plugin import Dataset, Statistics
 
 LEVELS = np.arange(128, 256)
-"""What 255 u rounds to for u in [0.5, 1]; 255 half as often as the others, of which each has an interval of 1."""
+"""The rounded values of 255 u for u in [0.5, 1]; 255 is half as likely as the others, whose intervals have length 1."""
 BRIGHTNESS = float(np.average(LEVELS, weights=np.where(LEVELS < 255, 1.0, 0.5))) / 255
 
 
@@ -21,7 +21,8 @@ def paint(sprites: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def statistics(sprites: StoredImages) -> Statistics:
-    """Expected over the colours; exact, since an image's mean and deviation are its sprite's times the brightness."""
+    """Expectations over colours; exact, because mean and deviation of an image are those of its sprite times
+    brightness."""
     return Statistics((sprites.mean[0] * BRIGHTNESS,) * 3, (sprites.std[0] * BRIGHTNESS,) * 3)
 
 
@@ -31,5 +32,11 @@ def opened(params: Params) -> RedrawnSprites:
 
 
 DATASET = Dataset(
-    name="color_dsprites", params=Params, shape=shape, factor_sizes=factor_sizes, open=opened, sources=sources
+    name="color_dsprites",
+    params=Params,
+    shape=shape,
+    factor_sizes=factor_sizes,
+    open=opened,
+    sources=sources,
+    noisy=lambda params: True,
 )

@@ -1,4 +1,4 @@
-"""Data sets whose images are drawn from their factors when they are asked for."""
+"""Data sets whose images are drawn from their factors on request."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from disentune.plugin import Frozen, Shape, Statistics
 
 
 class DrawnImages:
-    """A pickle holds no image and no table, only the function and the parameters that open the data set again."""
+    """A pickle has no images or tables, only the function and parameters that open the data set again."""
 
     noisy = False
 
@@ -23,7 +23,7 @@ class DrawnImages:
         draw: Callable[[np.ndarray], np.ndarray],
         categorical: tuple[str, ...] = (),
     ):
-        """`draw` turns factors (n, k) into images (n, c, h, w) in memory of their own."""
+        """`draw` turns factors (n, k) into new images (n, c, h, w)."""
         (self._open_again, self.params), self._draw = opened_by, draw
         self._grid = FactorGrid(tuple(factors), tuple(factors.values()))
         self.factor_names, self.factor_sizes = self._grid.names, self._grid.sizes

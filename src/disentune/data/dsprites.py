@@ -1,7 +1,7 @@
-"""dSprites: Matthey et al., 2017: a white square, ellipse or heart of any size, orientation and place.
+"""dSprites: Matthey et al., 2017: a white square, ellipse or heart of varying size, orientation and position.
 
-Comes as HDF5 or NPZ, with the same arrays. Of the HDF5 file alone a checksum is known, so it is the one downloaded.
-The file has a first factor `color` of one value, which is left out here. `shape` is the factor without an order.
+It is published as HDF5 and as NPZ, with the same arrays. Only the HDF5 file has a known checksum, so that one is
+downloaded. The first factor in the file, `color`, has one value and is left out here. `shape` has no order.
 """
 
 import math
@@ -39,7 +39,7 @@ FILE = File(
 
 
 class Params(Frozen):
-    """There is nothing to choose."""
+    """No parameters."""
 
 
 def source() -> Source:
@@ -67,7 +67,7 @@ def read(paths: Sequence[Path]) -> Iterator[np.ndarray]:
 
 
 def _assert_order(path: Path) -> None:
-    """By the file's labels, where it has them."""
+    """Checks the order by the file's labels, if it has them."""
     key = "latents_classes" if is_npz(path) else "latents/classes"
     if key in array_keys(path):
         assert_labels(path, key, (1, *FACTORS.values()))

@@ -1,4 +1,5 @@
-"""The grid of factors: every combination has one index, row-major, the last factor fastest."""
+"""The factors of images: a grid, where every combination has one index in row-major order and the last factor varies
+fastest; or a table with one row per image, which may lack combinations, repeat them, or have no factors."""
 
 import math
 from dataclasses import dataclass
@@ -6,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from disentune.errors import DataError
+from disentune.plugin import FactorImages
 
 
 @dataclass(frozen=True)
@@ -25,16 +27,18 @@ class FactorGrid:
         return math.prod(self.sizes)
 
     def checked(self, indices: np.ndarray) -> np.ndarray:
-        """Indices (n,) as int64; DataError when one lies outside the grid."""
-        indices = _integers("indices", indices)
-        if indices.ndim != 1:
-            raise DataError(f"indices must be (n,), but are {indices.shape}")
-        _refuse_outside("index", indices, len(self))
-        return indices
+        """Indices (n,) as int64; raises DataError if one is outside the grid."""
+        return checked_indices(indices, len(self))
 
     def factors(self, indices: np.ndarray) -> np.ndarray:
         """Indices (n,) -> factors (n, k)."""
         return np.stack(np.unravel_index(self.checked(indices), self.sizes), axis=-1)
+
+    def evenly(self, indices: np.ndarray) -> np.ndarray:
+        """Indices (n,) -> float32 (n, k): the values of each factor spread evenly over [-1, 1]; 0 where it has one."""
+        last = np.array(self.sizes) - 1
+        found: np.ndarray = (2 * self.factors(indices) / np.maximum(last, 1) - (last > 0)).astype(np.float32)
+        return found
 
     def index(self, factors: np.ndarray) -> np.ndarray:
         """Factors (n, k) -> indices (n,)."""
@@ -47,8 +51,8 @@ class FactorGrid:
         return found
 
     def around(self, indices: np.ndarray, factor: int, values: np.ndarray | None = None) -> np.ndarray:
-        """The line of each image (m,) along one factor, (m, v): the images that differ from it in this factor alone,
-        in the order of `values`, or of all there are."""
+        """The line of each image (m,) along one factor, (m, v): the images that differ from it only in this factor, in
+        the order of `values`, or of all values."""
         stride, size = math.prod(self.sizes[factor + 1 :]), self.sizes[factor]
         indices, values = self.checked(indices), np.arange(size) if values is None else _integers("values", values)
         _refuse_outside(f"factor '{self.names[factor]}'", values, size)
@@ -58,6 +62,50 @@ class FactorGrid:
     def every_line(self, factor: int) -> np.ndarray:
         """All lines along one factor, (len / size, size)."""
         return np.moveaxis(np.arange(len(self)).reshape(self.sizes), factor, -1).reshape(-1, self.sizes[factor])
+
+
+@dataclass(frozen=True, eq=False)
+class FactorTable:
+    """Names and sizes of the k factors, and the values of each image."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    rows: np.ndarray
+    """int64 (n, k), values from 0; k may be 0."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def factors(self, indices: np.ndarray) -> np.ndarray:
+        """Indices (n,) -> factors (n, k)."""
+        found: np.ndarray = self.rows[checked_indices(indices, len(self))]
+        return found
+
+
+def factors_of(data: FactorImages) -> FactorGrid | FactorTable:
+    """What is known of the factors of an opened data set."""
+    rows = getattr(data, "factor_rows", None)
+    if rows is None and data.factor_sizes:
+        return FactorGrid(data.factor_names, data.factor_sizes)
+    rows = np.zeros((len(data), 0), np.int64) if rows is None else rows
+    return FactorTable(data.factor_names, data.factor_sizes, rows)
+
+
+def full_grid(known: FactorGrid | FactorTable, what: str) -> FactorGrid:
+    """DataError where images do not fill the grid; `what` is what needs it."""
+    if isinstance(known, FactorGrid):
+        return known
+    lack = "the images have no known factors" if not known.names else "combinations are missing or repeated"
+    raise DataError(f"{what} needs an image for each combination of factors, but {lack}")
+
+
+def checked_indices(indices: np.ndarray, count: int) -> np.ndarray:
+    """Indices (n,) as int64; DataError when one is none of so many images."""
+    indices = _integers("indices", indices)
+    if indices.ndim != 1:
+        raise DataError(f"indices must be (n,), but are {indices.shape}")
+    _refuse_outside("index", indices, count)
+    return indices
 
 
 def _integers(what: str, values: np.ndarray) -> np.ndarray:
@@ -70,4 +118,4 @@ def _integers(what: str, values: np.ndarray) -> np.ndarray:
 def _refuse_outside(what: str, values: np.ndarray, size: int) -> None:
     outside = values[(values < 0) | (values >= size)]
     if outside.size:
-        raise DataError(f"{what} must be 0 to {size - 1}, but {outside[0]} came")
+        raise DataError(f"{what} must be 0 to {size - 1}, got {outside[0]}")

@@ -1,22 +1,24 @@
-"""Grid file: your own HDF5 or NPZ file, with one image for each combination of its factors.
+"""Grid file: your own HDF5 or NPZ file, with one image per combination of its factors, or with a table of factors.
 
-The images must be in the order of the grid, the last factor fastest: (n, h, w), (n, h, w, c) or (n, c, h, w), or with
-one axis for each factor instead of n. Pixels: bytes, whole numbers from 0 to 255, numbers from 0 to 1, or booleans.
+The images must be in grid order, where the last factor varies fastest: (n, h, w), (n, h, w, c) or (n, c, h, w), or with
+one axis per factor instead of n. Pixels: bytes, whole numbers from 0 to 255, numbers from 0 to 1, or booleans.
+If combinations are missing or repeated, `labels` names an array of the file with the factors of each image; metrics
+and pair laws that need the full grid are then refused.
 """
 
 import hashlib
 import json
 import math
-import re
-import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path, PurePath
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
+from disentune.data.own_files import Contents, OwnImages, OwnPath, Sides, as_shape
 from disentune.data.prepared.formats import (
     array_chunks,
     array_shape,
@@ -24,34 +26,37 @@ from disentune.data.prepared.formats import (
     channels_first,
     rows_of,
 )
-from disentune.data.prepared.stored import StoredImages
-from disentune.errors import ConfigError, DataError
-from disentune.files import documents
-from disentune.plugin import Count, Dataset, File, Frozen, Shape, Source
+from disentune.data.prepared.spelling import options
+from disentune.data.prepared.stored import opened
+from disentune.errors import DataError
+from disentune.plugin import Count, Dataset, File, Frozen, Shape, Source, added
 
 Size = Annotated[Count, Field(ge=1)]
-Side = Annotated[Count, Field(ge=1, le=2048)]
+ROWS = 100_000
+"""Labels that are read at a time."""
 
 
 class Params(Frozen):
-    path: str = Field(description="of the HDF5 or NPZ file: absolute, or below the data root")
-    images: str = Field("images", min_length=1, description="name of the array in the file")
-    factor_names: list[str] = Field(min_length=1)
-    factor_sizes: list[Size] = Field(description="how many values each factor has; the last one varies fastest")
-    image_shape: list[Side] = Field(min_length=3, max_length=3, description="channels, height, width")
-    categorical: list[str] = Field([], description="factors whose values have no order")
-    binary: bool = Field(False, description="whether pixels are black (0) or white (1 or 255): stored as bits")
-    contents: str | None = Field(
-        None, description="first 12 or more digits of the sha256 in about.json: other contents are refused"
+    path: OwnPath = Field(
+        description="the HDF5 or NPZ file: absolute, or relative to the data root or the working folder"
     )
-
-    @field_validator("path")
-    @classmethod
-    def _findable(cls, path: str) -> str:
-        is_below = not path.startswith("~") and ".." not in PurePath(path).parts
-        if not path.strip() or not (PurePath(path).is_absolute() or is_below) or "\0" in path:
-            raise ValueError(f"must be absolute, or below the data root without '..' or '~', but is {path!r}")
-        return path
+    images: str = Field("images", min_length=1, description="name of the array in the file")
+    factor_names: list[str] = Field(min_length=1, description="names of the factors, in the order of the grid")
+    factor_sizes: list[Size] = Field(description="how many values each factor has; the last one varies fastest")
+    image_shape: Sides = Field(description="channels, height, width")
+    categorical: list[str] = Field([], description="factors whose values have no order")
+    binary: bool = Field(
+        False, description="whether all pixels are black (0) or white (1 or 255), so that they are stored as bits"
+    )
+    contents: Contents = Field(
+        None, description="first 12 or more digits of the sha256 in about.json; other contents are refused"
+    )
+    labels: str | None = added(
+        None, min_length=1, description="name of an array (count, factors) of values from 0: images are not a full grid"
+    )
+    count: Count | None = added(
+        None, ge=1, validate_default=True, description="how many images the file has; only with labels"
+    )
 
     @field_validator("factor_names")
     @classmethod
@@ -70,14 +75,6 @@ class Params(Frozen):
             raise ValueError(f"must have fewer than 2**63 combinations, but {sizes} have more")
         return sizes
 
-    @field_validator("image_shape")
-    @classmethod
-    def _channels_first(cls, shape: list[int]) -> list[int]:
-        if shape[0] > 4 >= shape[2]:
-            meant = shape[2:] + shape[:2]
-            raise ValueError(f"must be [channels, height, width], but is {shape}; did you mean {meant}?")
-        return shape
-
     @field_validator("categorical")
     @classmethod
     def _known(cls, categorical: list[str], others: ValidationInfo) -> list[str]:
@@ -86,17 +83,16 @@ class Params(Frozen):
             raise ValueError(f"must be among factor_names ({', '.join(names)}), but is {categorical}")
         return categorical
 
-    @field_validator("contents")
+    @field_validator("count")
     @classmethod
-    def _hash(cls, contents: str | None) -> str | None:
-        if contents is not None and not re.fullmatch("[0-9a-f]{12,64}", contents):
-            raise ValueError(f"must be 12 to 64 of the digits 0-9 and a-f, but is '{contents}'")
-        return contents
+    def _counted(cls, count: int | None, others: ValidationInfo) -> int | None:
+        if (count is None) == ("labels" in others.data and others.data["labels"] is not None):
+            raise ValueError("must be set with labels, and only then: a full grid has an image for each combination")
+        return count
 
 
 def shape(params: Params) -> Shape:
-    channels, height, width = params.image_shape
-    return channels, height, width
+    return as_shape(params.image_shape)
 
 
 def factor_sizes(params: Params) -> tuple[int, ...]:
@@ -112,53 +108,52 @@ def source(params: Params) -> Source:
         files=(File(params.path),),
         read=partial(_images, params),
         shape=shape(params),
-        count=math.prod(params.factor_sizes),
+        count=_count(params),
         variant=_variant(params),
-        options=_options(params),
+        options=options(params, without=("categorical", "contents")),
         binary=params.binary,
     )
 
 
+def label_source(params: Params) -> Source:
+    """The values of each image's factors, stored as if each were a channel of four pixels: the bytes of an int32."""
+    return replace(
+        source(params),
+        read=partial(_labels, params),
+        shape=(len(params.factor_sizes), 1, 4),
+        variant=f"{_variant(params)}_labels",
+        binary=False,
+    )
+
+
+def sources(params: Params) -> tuple[Source, ...]:
+    return (source(params),) if params.labels is None else (source(params), label_source(params))
+
+
+def _count(params: Params) -> int:
+    return math.prod(params.factor_sizes) if params.count is None else params.count
+
+
 def _variant(params: Params) -> str:
-    """Of all that the array depends on; a hash, so no part of the user's path becomes part of ours."""
-    made_of = params.model_dump(include={"path", "images", "factor_sizes", "image_shape", "binary"})
+    """A hash of all that the array depends on, so that the user's path does not become part of ours."""
+    made_of = params.model_dump(include={"path", "images", "factor_sizes", "image_shape", "binary", "labels", "count"})
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _options(params: Params) -> str:
-    """All that the array depends on and that is not as usual, so that the command is complete."""
-    chosen = params.model_dump(exclude_defaults=True, exclude={"categorical", "contents"})
-    return " ".join(f"--set {shlex.quote(f'{key}={_spelled(value)}')}" for key, value in chosen.items())
+class GridFile(OwnImages):
+    """`factor_rows` are the factors of each image where the file has labels, else None."""
 
-
-def _spelled(value: Any) -> str:
-    """As YAML, which --set reads: the plainest text that means the value."""
-    compact = partial(json.dumps, value, separators=(",", ":"))
-    texts = [value] if isinstance(value, str) else []
-    texts += [compact(ensure_ascii=False), compact()]  # JSON's escapes cover control characters, but no emoji
-    return next((text for text in texts if _means(text, value)), texts[-1])
-
-
-def _means(text: str, value: Any) -> bool:
-    try:
-        return bool(documents.parse(text, "").value == value)
-    except ConfigError:
-        return False
-
-
-class GridFile(StoredImages):
-    """Also where it is unpickled, on another node perhaps, only the contents that were asked for are taken."""
+    factor_rows: np.ndarray | None = None
 
     def __init__(self, params: Params):
         factors = dict(zip(params.factor_names, params.factor_sizes, strict=True))
-        super().__init__(source(params), factors, tuple(params.categorical))
+        super().__init__(source(params), {} if params.labels else factors, tuple(params.categorical))
         self._params = params
-        found = self._prepared.about.sha256
-        if not found.startswith(params.contents or ""):
-            raise DataError(
-                f"{params.path}: its images must have the sha256 {params.contents}, but have {found}; put the right "
-                f"file there and run: {source(params).command} --again, or change `contents` if these are meant"
-            )
+        self.assert_contents(params.path, params.contents, source(params))
+        if params.labels:
+            self.factor_names, self.factor_sizes = tuple(factors), tuple(factors.values())
+            stored = opened(label_source(params)).images(np.arange(len(self)))
+            self.factor_rows = stored.view("<i4")[:, :, 0, 0].astype(np.int64)
 
     def __reduce__(self) -> tuple[type["GridFile"], tuple[Params]]:
         return GridFile, (self._params,)
@@ -168,7 +163,7 @@ class GridFile(StoredImages):
 
 
 def _images(params: Params, paths: Sequence[Path]) -> Iterator[np.ndarray]:
-    """With one axis for each factor, the images of one value of the first factor are in memory at once."""
+    """With one axis per factor, all images of one value of the first factor are held in memory."""
     (path,) = paths
     there = array_shape(path, params.images)
     arranged, leading = _arrangement(params, path, there)
@@ -181,27 +176,47 @@ def _images(params: Params, paths: Sequence[Path]) -> Iterator[np.ndarray]:
         raise DataError(f"{path}: whole numbers must be pixels from 0 to 255, but are 0 and 1; set binary: true")
 
 
+def _labels(params: Params, paths: Sequence[Path]) -> Iterator[np.ndarray]:
+    """uint8 (m, k, 1, 4)"""
+    (path,), key, sizes = paths, str(params.labels), np.array(params.factor_sizes)
+    there, expected = array_shape(path, key), (params.count, len(sizes))
+    if there != expected:
+        raise DataError(f"{path}: '{key}' must be {expected}, a row for each image, but is {there}")
+    done = 0
+    for chunk in array_chunks(path, key, ROWS):
+        wrong = ~((chunk >= 0) & (chunk < sizes) & (chunk == np.floor(chunk)))  # also of a NaN
+        if wrong.any():
+            row, factor = np.argwhere(wrong)[0]
+            name = params.factor_names[factor]
+            raise DataError(f"{path}: '{key}' must have whole numbers from 0 to {sizes[factor] - 1} for the factor "
+                            f"'{name}', but image {done + row} has {chunk[row, factor]}")  # fmt: skip
+        done += len(chunk)
+        yield np.ascontiguousarray(chunk.astype("<i4"))[:, :, None].view(np.uint8).reshape(len(chunk), len(sizes), 1, 4)
+
+
 def _whitened(pixels: np.ndarray) -> np.ndarray:
     return np.where(pixels == 1, np.uint8(255), pixels)
 
 
 def _arrangement(params: Params, path: Path, there: tuple[int, ...]) -> tuple[Callable[[np.ndarray], np.ndarray], int]:
-    """What makes the file's images (m, c, h, w), and how many axes come before those of an image."""
+    """The function that converts the file's images to (m, c, h, w), and how many axes come before those of an image."""
     (channels, height, width), sizes = params.image_shape, tuple(params.factor_sizes)
     layouts: list[tuple[tuple[int, ...], Callable[[np.ndarray], np.ndarray]]] = [
-        ((height, width, channels), channels_first),  # first, so it is what a cube means
+        ((height, width, channels), channels_first),  # first, so that it applies to a cube
         ((channels, height, width), np.ascontiguousarray),
     ]
     if channels == 1:
         layouts.append(((height, width), channels_first))
-    for leading in ((math.prod(sizes),), sizes):
+    for leading in ((_count(params),), *([] if params.labels else [sizes])):
         for layout, arranged in layouts:
             if there == leading + layout:
                 return arranged, len(leading)
-    known = " or ".join(str((math.prod(sizes), *layout)) for layout, _ in layouts)
+    known = " or ".join(str((_count(params), *layout)) for layout, _ in layouts)
+    if params.labels:
+        raise DataError(f"{path}: '{params.images}' must be {known} for count {params.count}, but is {there}")
     raise DataError(
         f"{path}: '{params.images}' must be {known} for factor_sizes {list(sizes)} and image_shape "
-        f"{params.image_shape}, or have one axis for each factor instead of the first, but is {there}"
+        f"{params.image_shape}, or have one axis per factor instead of the first, but is {there}"
     )
 
 
@@ -211,5 +226,6 @@ DATASET = Dataset(
     shape=shape,
     factor_sizes=factor_sizes,
     open=GridFile,
-    sources=lambda params: (source(params),),
+    sources=sources,
+    count=lambda params: params.count,
 )

@@ -1,4 +1,4 @@
-"""What the three MPI3D data sets have in common: the factors, the format of the files and where they are."""
+"""Shared by the three MPI3D data sets: the factors, the file format and the download addresses."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,20 +7,21 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from disentune.data.prepared.formats import as_pixels, assert_images, channels_first, npz_chunks, rows_of
 from disentune.data.prepared.stored import StoredImages
 from disentune.plugin import File, Frozen, Shape, Source, Statistics
 
 Objects = Literal[6, 4]
-"""How many colours and shapes the object can have."""
+"""Numbers of colours and shapes that the object can have."""
 
 _OTHERS = {"object_size": 2, "camera_height": 3, "background_color": 3, "first_dof": 40, "second_dof": 40}
 FACTORS: dict[int, dict[str, int]] = {
     objects: {"object_color": objects, "object_shape": objects, **_OTHERS} for objects in (6, 4)
 }
 CATEGORICAL = ("object_shape",)
-"""As Klindt et al. (ICLR 2021) have it: pairs move along colours, although these have no natural order."""
+"""As in Klindt et al. (ICLR 2021), where pairs move along colours, although colours have no natural order."""
 SHAPE: Shape = (3, 64, 64)
 AUTHORS = "https://huggingface.co/datasets/waleedgondal/mpi3d/resolve/main"
 BUCKETS = "https://storage.googleapis.com"
@@ -29,14 +30,16 @@ BUCKETS = "https://storage.googleapis.com"
 class Params(Frozen):
     """Object colours and shapes: 6 in the published files, 4 in those of the NeurIPS 2019 challenge."""
 
-    objects: Objects = 6
+    objects: Objects = Field(
+        6, description="object colours and shapes: 6 as published, 4 in the NeurIPS 2019 challenge"
+    )
 
 
 def complete(name: str, moved: str, md5: str) -> File:
     """All 6 colours and shapes, with the md5 of the file of 2019.
 
-    The authors' present files may be others with the same images, so there the published statistics decide. The bucket
-    of 2024 comes last and is held to the md5: its `real.npz` was reported to be damaged.
+    The authors' current files may be different files with the same images, so these are checked by the published
+    statistics. The bucket of 2024 comes last and must match the md5, because its `real.npz` was reported to be damaged.
     """
     present, bucket = f"{AUTHORS}/{name}", f"{BUCKETS}/mpi3d_disentanglement_dataset/data/{moved}"
     also = (moved,) if moved != name else ()

@@ -12,7 +12,7 @@ FILE = mpi3d.complete("mpi3d_real.npz", "real.npz", "0f33f609918fb5c97996692f911
 
 
 class Params(Frozen):
-    """There is nothing to choose: photographs were published with 6 colours and shapes only."""
+    """No parameters: photographs were only published with 6 colours and shapes."""
 
 
 def published(params: Params) -> Statistics | None:

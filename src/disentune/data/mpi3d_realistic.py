@@ -9,7 +9,7 @@ PUBLISHED: Statistics | None = Statistics(
     (0.18240164396358813, 0.20723063241107917, 0.1820551008003256),
     (0.09511163559287175, 0.10128881101801782, 0.09428244469525177),
 )
-"""Of the file with 6 colours and shapes; nobody has published those of the other."""
+"""Statistics of the file with 6 colours and shapes; those of the other file are not published."""
 MD5 = "59a6225b88b635365f70c91b3e52f70f"
 FILES = {6: mpi3d.complete("mpi3d_realistic.npz", "mpi3d_realistic.npz", MD5), 4: mpi3d.of_the_challenge("realistic")}
 

@@ -9,7 +9,7 @@ PUBLISHED: Statistics | None = Statistics(
     (0.22681593831231503, 0.22353985202496676, 0.22666059934624702),
     (0.07854112062669572, 0.07319301658077378, 0.0790763900050426),
 )
-"""Of the file with 6 colours and shapes; nobody has published those of the other."""
+"""Statistics of the file with 6 colours and shapes; those of the other file are not published."""
 MD5 = "55889cb7c7dfc655d6e0277beee88868"
 FILES = {6: mpi3d.complete("mpi3d_toy.npz", "mpi3d_toy.npz", MD5), 4: mpi3d.of_the_challenge("toy")}
 

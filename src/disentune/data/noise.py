@@ -1,4 +1,4 @@
-"""Noise that belongs to an image: the same for the same key, however many images are drawn beside it."""
+"""Noise of an image: the same for the same key, whatever other images are drawn in the batch."""
 
 import numpy as np
 import torch
@@ -8,11 +8,21 @@ from disentune.maths.randomness import scrambled
 OWN = 1 << 62
 
 
-def noise_keys(indices: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-    """A key (n,) for each image: fresh ones from `rng`, or without it the image's own.
+class Recalled(np.random.Generator):
+    """Replaces a generator that drew these keys (n,) before, to get the same images again in any batch."""
 
-    That is not its index, whose noise is that of `transforms.disturbed`: an image may have both.
+    def __init__(self, keys: np.ndarray):
+        super().__init__(np.random.PCG64(np.asarray(keys, np.uint64)))
+        self.keys = keys
+
+
+def noise_keys(indices: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
+    """A key for each image (n,): new ones from `rng`, recalled ones, or without `rng` the image's own.
+
+    The image's own key is not its index, which gives the noise of `transforms.disturbed`: an image may have both.
     """
+    if isinstance(rng, Recalled):
+        return rng.keys
     return np.array(indices, np.int64) + OWN if rng is None else rng.integers(2**63, size=len(indices))
 
 

@@ -12,7 +12,7 @@ from disentune.data.redrawn import SHAPE, RedrawnSprites, shape, spread
 from disentune.plugin import Dataset, Statistics
 
 VARIANCE = (256**2 - 1) / (12 * 255**2)
-"""Of the noise: each of the levels 0 to 255 is as likely, divided by 255."""
+"""Moments of the noise: the levels 0 to 255 are equally likely, divided by 255."""
 
 
 def paint(sprites: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -23,15 +23,15 @@ def paint(sprites: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def statistics(sprites: StoredImages) -> Statistics:
-    """Expected over the noise. The mean is exact; deviations are those of a fixed sample of sprites."""
+    """Expectations over the noise. The mean is exact; deviations come from a fixed sample of sprites."""
     lit = (sprites.images(spread(len(sprites))) > 0).mean(axis=(1, 2, 3))
     return Statistics(((1 + sprites.mean[0]) / 2,) * 3, (float(np.mean(_deviation(lit))),) * 3)
 
 
 def _deviation(lit: np.ndarray) -> np.ndarray:
-    """Of images of which this share is lit: root of the expected unbiased variance.
+    """Deviation of images with this share of lit pixels: the root of the expected unbiased variance.
 
-    That is 2e-5 above the expected root, relatively: with so many pixels the variance of an image hardly varies.
+    It exceeds the expected root by a factor of 1 + 2e-5: with so many pixels the variance of an image hardly varies.
     """
     pixels = SHAPE[1] * SHAPE[2]
     noisy = 1 - lit
@@ -46,5 +46,11 @@ def opened(params: Params) -> RedrawnSprites:
 
 
 DATASET = Dataset(
-    name="noisy_dsprites", params=Params, shape=shape, factor_sizes=factor_sizes, open=opened, sources=sources
+    name="noisy_dsprites",
+    params=Params,
+    shape=shape,
+    factor_sizes=factor_sizes,
+    open=opened,
+    sources=sources,
+    noisy=lambda params: True,
 )

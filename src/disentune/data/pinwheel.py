@@ -1,9 +1,9 @@
 """Pinwheel: Mathieu et al., ICML 2019: points in the plane on curved arms, instead of images.
 
-Each arm is a Gaussian cloud around (1, 0), turned clockwise by the angle of its arm plus rate * exp(first coordinate),
-so that it bends. A point is an image of one pixel: its channels are the coordinates. Factors are arm and point, and
-neither has an order. With one pixel there is no deviation inside an image, so `mean` and `std` are here the mean and
-the unbiased standard deviation of each coordinate over all points. The paper takes points as they are:
+Each arm is a Gaussian cloud around (1, 0), rotated clockwise by the angle of its arm plus rate * exp(first coordinate),
+which bends it. A point is an image of one pixel: its channels are the coordinates. Factors are arm and point, and
+neither has an order. With one pixel there is no deviation within an image, so here `mean` and `std` are the mean and
+the unbiased standard deviation of each coordinate over all points. The paper uses the points as they are:
 `dataset.transform: unit`.
 """
 
@@ -16,18 +16,19 @@ from disentune.plugin import Count, Dataset, Frozen, Shape, Statistics
 
 FACTORS: tuple[str, ...] = ("arm", "point")
 MOST = 1_000_000
-"""Points in all; they are made at once."""
+"""Maximum number of points, because they are all created at once."""
 
 
 class Params(Frozen):
-    """Standard deviations along and across an arm; `draw` names an independent draw: one to train, one to test."""
+    """Standard deviations along and across an arm; `draw` is the number of an independent draw, to train or to test
+    on."""
 
-    arms: Count = Field(4, ge=1)
-    points: Count = Field(100, ge=1)
-    radial_std: float = Field(0.3, ge=0, le=10)
-    tangential_std: float = Field(0.1, ge=0, le=10)
-    rate: float = Field(0.25, ge=-10, le=10)
-    draw: Count = Field(0, ge=0)
+    arms: Count = Field(4, ge=1, description="arms of the pinwheel")
+    points: Count = Field(100, ge=1, description="points on each arm")
+    radial_std: float = Field(0.3, ge=0, le=10, description="standard deviation along an arm")
+    tangential_std: float = Field(0.1, ge=0, le=10, description="standard deviation across an arm")
+    rate: float = Field(0.25, ge=-10, le=10, description="how strongly the arms bend; 0: straight arms")
+    draw: Count = Field(0, ge=0, description="number of an independent draw: one to train on, another to test on")
 
     @field_validator("points")
     @classmethod
@@ -66,7 +67,7 @@ def _points(params: Params) -> np.ndarray:
 
 
 def _measured(points: np.ndarray) -> Statistics:
-    """Standard deviation 1 if nothing moves, so that standardising leaves it finite."""
+    """A constant coordinate gets standard deviation 1, so that standardising it gives finite values."""
     points = points.astype(np.float64)
     deviations = points.std(axis=0, ddof=1) if len(points) > 1 else np.zeros(2)
     return Statistics(tuple(points.mean(axis=0).tolist()), tuple(value or 1.0 for value in deviations.tolist()))

@@ -1,4 +1,4 @@
-"""Where squares stand along an axis, by the rule of Michlo et al., IJCAI 2023, section 5.1: evenly spaced, centred."""
+"""Positions of squares along an axis, as in Michlo et al., IJCAI 2023, section 5.1: evenly spaced and centred."""
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
@@ -8,12 +8,22 @@ from disentune.plugin import Count, Frozen
 
 
 class Placement(Frozen):
-    """Sizes in pixels; spacing defaults to square_size (no overlap), grid_size to as many places as fit."""
+    """Sizes in pixels; spacing defaults to square_size (no overlap), grid_size to as many positions as fit."""
 
-    image_size: Count = Field(64, ge=1, le=1024)  # 1024**6 combinations still have an int64 index
-    square_size: Count = Field(8, ge=1, validate_default=True)
-    spacing: Count | None = Field(None, ge=1)
-    grid_size: Count | None = Field(None, ge=1, validate_default=True)
+    image_size: Count = Field(
+        64, ge=1, le=1024, description="pixels along a side of the image"
+    )  # 1024**6 combinations still have an int64 index
+    square_size: Count = Field(
+        8, ge=1, validate_default=True, description="pixels along a side of a square, or the width of a column"
+    )
+    spacing: Count | None = Field(
+        None,
+        ge=1,
+        description="pixels between neighbouring positions; null: square_size, so that squares do not overlap",
+    )
+    grid_size: Count | None = Field(
+        None, ge=1, validate_default=True, description="positions along an axis; null: as many as fit"
+    )
 
     @field_validator("square_size")
     @classmethod
@@ -27,12 +37,14 @@ class Placement(Frozen):
     @classmethod
     def _fits(cls, grid: int | None, others: ValidationInfo) -> int | None:
         if not {"image_size", "square_size", "spacing"} <= set(others.data):
-            return grid  # a wrong size has its own message
+            return grid  # a wrong size is reported separately
         image, square = others.data["image_size"], others.data["square_size"]
         spacing = others.data["spacing"] or square
         most = most_places(image, square, spacing)
         if grid is None and most == 1 < image // square:
-            raise ValueError(f"is not set, and spacing {spacing} leaves one place in {image} pixels: nothing can move")
+            raise ValueError(
+                f"is not set, and with spacing {spacing} only one position fits in {image} pixels, so nothing can move"
+            )
         if grid is not None and grid > most:
             world = f"image_size {image}, square_size {square} and spacing {spacing}"
             raise ValueError(f"must be 1 to {most}, as many as fit with {world}, but is {grid}")
@@ -40,7 +52,7 @@ class Placement(Frozen):
 
     @property
     def step(self) -> int:
-        """Pixels between neighbouring places."""
+        """Pixels between neighbouring positions."""
         return self.spacing or self.square_size
 
     @property
@@ -50,7 +62,7 @@ class Placement(Frozen):
 
     @property
     def corners(self) -> np.ndarray:
-        """First pixel of each place along an axis."""
+        """First pixel of each position along an axis."""
         return corners(self.image_size, self.square_size, self.step, self.places)
 
 
@@ -59,13 +71,13 @@ def most_places(image: int, square: int, step: int) -> int:
 
 
 def corners(image: int, square: int, step: int, places: int) -> np.ndarray:
-    """First pixel of each place (places,): centred, an odd pixel left over goes to the far end."""
+    """First pixel of each position (places,), centred; an odd remaining pixel goes to the far end."""
     extent = square + (places - 1) * step
     return (image - extent) // 2 + step * np.arange(places)
 
 
 def placed(params: Placement, rows: int) -> np.ndarray:
-    """A white block, square_size wide and so many rows high, at each corner y * w + x: uint8 (corners, h * w)."""
+    """A white block, square_size wide and `rows` high, at each corner y * w + x: uint8 (corners, h * w)."""
     size, last = params.image_size, params.corners[-1]
     picture = np.zeros((1, size, size), np.uint8)
     picture[0, :rows, : params.square_size] = 255
@@ -74,7 +86,7 @@ def placed(params: Placement, rows: int) -> np.ndarray:
 
 
 def in_channels(blocks: np.ndarray, rgb: bool) -> np.ndarray:
-    """Blocks (n, m, h, w), up to 3: each in a channel of its own, or all merged in one -> (n, 3 or 1, h, w)."""
+    """Up to 3 blocks (n, m, h, w) -> (n, 3 or 1, h, w): each in its own channel, or all merged into one."""
     if not rgb:
         found: np.ndarray = blocks.max(axis=1, keepdims=True)
         return found

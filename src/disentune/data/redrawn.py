@@ -1,4 +1,4 @@
-"""What the three data sets have in common that draw dSprites in another colour or on another background each time."""
+"""Shared by the three data sets that draw dSprites in a new colour or on a new background each time."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,14 +12,14 @@ from disentune.plugin import Frozen, Shape, Statistics
 
 SHAPE: Shape = (3, 64, 64)
 SAMPLE = 2880
-"""Sprites that stand for all where statistics need the sprites themselves: 4 for each shape, scale and orientation."""
+"""Size of the sample of sprites for statistics that need the images: 4 per shape, scale and orientation."""
 
 Paint = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(sprites uint8 (n, 1, 64, 64) that are 0 or 255, keys (n,) of the noise) -> uint8 (n, 3, 64, 64)."""
 
 
 class RedrawnSprites:
-    """Painted sprites. A pickle holds no image, only how to open the data set again."""
+    """Painted sprites. A pickle has no images, only how to open the data set again."""
 
     noisy = True
     shape = SHAPE
@@ -53,7 +53,7 @@ def shape(params: Frozen) -> Shape:
 
 
 def spread(total: int) -> np.ndarray:
-    """Indices of all images, or of SAMPLE that are always the same: one from each of so many equal parts."""
+    """Indices of all images, or of a fixed sample: one from each of SAMPLE equal parts."""
     if total <= SAMPLE:
         return np.arange(total)
     parts = np.arange(SAMPLE)

@@ -1,7 +1,7 @@
 """Scream-dSprites: Locatello et al., ICML 2019: sprites that invert a tinted piece of Munch's painting.
 
-The painting is shrunk to fit in 350 x 274 pixels; the paper's code names no filter, so it is Pillow's bicubic one. It
-is kept with a fourth channel that says where it is, since its height and width depend on the file.
+The painting is shrunk to fit in 350 x 274 pixels; the paper's code names no filter, so Pillow's default, bicubic, is
+used. A fourth channel marks where the painting is, because its height and width depend on the file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ FILE = File(
     also=("scream.jpg",),
 )
 FORMATS = ("JPEG", "PNG")
-"""That are read: the file's own, and what it may have been saved as; Pillow's other readers are none of ours."""
+"""Accepted formats: the file's own, and others that it may have been saved as; no other readers of Pillow are used."""
 
 
 # ---- the painting
@@ -65,10 +65,8 @@ def _shrunk(path: Path) -> np.ndarray:
     try:
         with Image.open(path, formats=FORMATS) as file:
             picture = file.convert("RGB")
-    except Exception as error:  # damage of all kinds, by which Pillow raises errors of all kinds
-        raise DataError(
-            f"{path}: must be a whole picture, but is something else, cut off or damaged ({error})"
-        ) from None
+    except Exception as error:  # Pillow raises many kinds of errors for damaged files
+        raise DataError(f"{path}: is not a picture, or is truncated or damaged ({error})") from None
     picture.thumbnail((WIDTH, HEIGHT), Image.Resampling.BICUBIC, reducing_gap=None)
     return np.asarray(picture)
 
@@ -89,7 +87,7 @@ def sources(params: Params) -> tuple[Source, ...]:
 def paint(picture: np.ndarray, sprites: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """(3, height, width), (n, 1, 64, 64) -> (n, 3, 64, 64): a piece averaged with a tint, inverted by the sprite.
 
-    The average with a tint t rounds to floor((piece + t + 1) / 2), which whole numbers give as well: with floor(t).
+    The average with a tint t rounds to floor((piece + t + 1) / 2), which can be computed with integers, using floor(t).
     """
     places, tints = np.split(fractions(keys, 5), [2], axis=1)
     rows, columns = (places * (np.array(picture.shape[1:]) - SIDE)).astype(int).T
@@ -100,7 +98,7 @@ def paint(picture: np.ndarray, sprites: np.ndarray, keys: np.ndarray) -> np.ndar
 
 
 def statistics(sprites: StoredImages, paint: Paint) -> Statistics:
-    """Of a fixed sample with fixed noise: within about 1 % of what is expected over all noise."""
+    """Statistics of a fixed sample with fixed noise, within about 1 % of the expectation over all noise."""
     indices, measuring = np.resize(spread(len(sprites)), SAMPLE), Measuring()
     for part in np.array_split(np.arange(SAMPLE), 24):
         measuring.add(paint(sprites.images(indices[part]), part))
@@ -115,5 +113,11 @@ def opened(params: Params) -> RedrawnSprites:
 
 
 DATASET = Dataset(
-    name="scream_dsprites", params=Params, shape=shape, factor_sizes=factor_sizes, open=opened, sources=sources
+    name="scream_dsprites",
+    params=Params,
+    shape=shape,
+    factor_sizes=factor_sizes,
+    open=opened,
+    sources=sources,
+    noisy=lambda params: True,
 )

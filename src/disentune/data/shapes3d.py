@@ -1,7 +1,7 @@
 """3D Shapes: Burgess and Kim, 2018: an object in a room, with the hues of floor, wall and object.
 
-Only `shape` counts as without an order: hues are a circle that is cut open at red, and pairs (Klindt et al., ICLR 2021)
-move along it as along a line.
+Only `shape` counts as unordered: hues are a circle cut open at red, and pairs (Klindt et al., ICLR 2021) move along it
+as along a line.
 """
 
 import math
@@ -39,7 +39,7 @@ FILE = File(
 
 
 class Params(Frozen):
-    """There is nothing to choose."""
+    """No parameters."""
 
 
 def sources(params: Params) -> tuple[Source]:
@@ -49,7 +49,7 @@ def sources(params: Params) -> tuple[Source]:
 
 
 def read(paths: Sequence[Path]) -> Iterator[np.ndarray]:
-    """uint8 (m, 3, 64, 64); the file's labels, where it has them, must be in the order of the grid."""
+    """uint8 (m, 3, 64, 64); if the file has labels, they must be in grid order."""
     (path,) = paths
     expected = (math.prod(FACTORS.values()), *SHAPE[1:], SHAPE[0])
     assert_images(path, "images", [expected])

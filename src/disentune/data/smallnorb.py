@@ -1,8 +1,8 @@
 """SmallNORB: LeCun et al., CVPR 2004: 50 toys photographed under 6 lights from 18 sides and 9 heights.
 
-Images of the first of its two cameras. The files are in no useful order: their labels say where each image belongs.
-The numbers of lights have no meaning either, but published pairs of images walk along them (Klindt et al., ICLR 2021),
-so only category and instance are categorical here.
+Images of the first of two cameras. The files are in no useful order; their labels give the position of each image.
+Lights have no meaningful order either, but published pairs of images move along them (Klindt et al., ICLR 2021), so
+only category and instance are categorical here.
 """
 
 import math
@@ -25,10 +25,10 @@ from disentune.plugin import Count, Dataset, FactorImages, File, Frozen, Shape, 
 
 FACTORS = {"category": 5, "instance": 10, "elevation": 9, "azimuth": 18, "lighting": 6}
 INSTANCES = {"training": (4, 6, 7, 8, 9), "testing": (0, 1, 2, 3, 5)}
-"""The toys of each category that a split has."""
+"""The toys of each category in a split."""
 CAMERAS, ORIGINAL = 2, 96
 PUBLISHED: Statistics | None = Statistics((0.7520918401088603,), (0.09563879016827262,))
-"""Of the training split, 64 pixels, bilinear."""
+"""Statistics of the training split at 64 pixels, bilinear."""
 PLACES = ("https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/", "https://cs.nyu.edu/~yann/data/norb-v1.0-small/")
 MD5 = {
     "smallnorb-5x46789x9x18x6x2x96x96-training-dat.mat.gz": "66054832f9accfe74a0f4c36a75bc0a2",
@@ -38,19 +38,21 @@ MD5 = {
     "smallnorb-5x01235x9x18x6x2x96x96-testing-cat.mat.gz": "5aa791cd7e6016cf957ce9bdb93b8603",
     "smallnorb-5x01235x9x18x6x2x96x96-testing-info.mat.gz": "a9454f3864d7fd4bb3ea7fc3eb84924e",
 }
-"""Images, categories and the other labels of each split, packed."""
+"""Images, categories and the other labels of each split, compressed."""
 MAGIC = {"u1": 0x1E3D4C55, "<i4": 0x1E3D4C54}
-"""With which a file begins that holds numbers of this type."""
+"""The first bytes of a file with numbers of this type."""
 ROWS = 512
-"""Pairs of images that are read at a time, 9 MB."""
+"""Pairs of images read at a time, 9 MB."""
 
 
 class Params(Frozen):
-    split: Literal["both", "training"] = Field("both", description="training alone, with 5 instances, as disent")
-    image_size: Count = Field(64, ge=1, le=ORIGINAL, description="pixels; 96 keeps the images as they are")
-    resize: Filter = Field("bilinear", description="bilinear as disent, lanczos as disentanglement_lib")
+    split: Literal["both", "training"] = Field(
+        "both", description="training: only the training split, with 5 instances, as in disent"
+    )
+    image_size: Count = Field(64, ge=1, le=ORIGINAL, description="pixels along a side; 96 keeps the original size")
+    resize: Filter = Field("bilinear", description="bilinear as in disent, lanczos as in disentanglement_lib")
     instance: Literal["factor", "nuisance"] = Field(
-        "factor", description="nuisance, as disentanglement_lib: no factor, but drawn at random for each image"
+        "factor", description="nuisance, as in disentanglement_lib: not a factor, but drawn at random for each image"
     )
 
     @property
@@ -59,7 +61,7 @@ class Params(Frozen):
 
     @property
     def instances(self) -> list[int]:
-        """Their numbers in the files; their ranks are the factor's values."""
+        """Instance numbers in the files; their ranks are the factor's values."""
         return sorted(number for split in self.splits for number in INSTANCES[split])
 
 
@@ -68,7 +70,7 @@ def shape(params: Params) -> Shape:
 
 
 def stored_factors(params: Params) -> dict[str, int]:
-    """Of the prepared array, which is the same whether instance is a factor or not."""
+    """Factors of the prepared array, which is the same whether instance is a factor or not."""
     return FACTORS | {"instance": len(params.instances)}
 
 
@@ -97,7 +99,7 @@ def source(params: Params) -> Source:
         variant=f"{params.split}_{made(params.image_size, ORIGINAL, params.resize)}",
         options=" ".join(f"--set {key}={value}" for key, value in chosen.items()),
         published=published(params),
-        tolerance=1e-3,  # Pillow's versions round differently
+        tolerance=1e-3,  # versions of Pillow round differently
     )
 
 
@@ -117,7 +119,7 @@ def _stored(params: Params) -> StoredImages:
 
 
 class DrawnInstances:
-    """Every image shows any instance of its category."""
+    """Every image shows a random instance of its category."""
 
     noisy = True
     categorical: tuple[str, ...] = ("category",)
@@ -148,9 +150,9 @@ class DrawnInstances:
 
 
 def _images(params: Params, paths: Sequence[Path]) -> Iterator[np.ndarray]:
-    """In the order of the grid, for one category after another.
+    """Images in grid order, category by category.
 
-    The order of the files is another, so all images are in memory: 0.2 GB for both splits at 64 pixels.
+    The files have a different order, so all images are held in memory: 0.2 GB for both splits at 64 pixels.
     """
     sizes = tuple(stored_factors(params).values())
     images = np.empty((math.prod(sizes), *shape(params)), np.uint8)
@@ -163,7 +165,7 @@ def _images(params: Params, paths: Sequence[Path]) -> Iterator[np.ndarray]:
 
 
 def _cells(params: Params, split: str, cat: Path, info: Path) -> np.ndarray:
-    """Where in the grid each image of a split belongs: each of the split's cells exactly once."""
+    """The grid position of each image of a split; each cell of the split occurs exactly once."""
     stored = stored_factors(params)
     count = math.prod(stored.values()) // stored["instance"] * len(INSTANCES[split])
     category = _whole(cat, (count,))
@@ -179,7 +181,7 @@ def _cells(params: Params, split: str, cat: Path, info: Path) -> np.ndarray:
     if len(values) < len(cells):
         twice = np.flatnonzero(cells == values[images > 1][0])[:2]
         raise DataError(
-            f"{info}: with {cat.name} it must give every combination of factors one image, but images {twice[0]} and "
+            f"{info}: with {cat.name} there must be one image per combination of factors, but images {twice[0]} and "
             f"{twice[1]} have the same"
         )
     return cells
@@ -197,10 +199,10 @@ def _whole(path: Path, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _matrix(path: Path, kind: str, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
-    """A binary matrix along its first axis, some rows at a time; DataError unless it has this type and shape.
+    """A binary matrix, some rows at a time; raises DataError unless it has this type and shape.
 
-    The file: an int32 that names the type, an int32 number of axes, their sizes as int32 (three at least, the missing
-    ones 1), then the numbers, the last axis fastest; all little-endian.
+    File format: an int32 for the type, an int32 number of axes, their sizes as int32 (at least three, padded with 1),
+    then the numbers in row-major order; all little-endian.
     """
     with unpacked(path) as file:
         _assert_header(path, file, kind, shape)
@@ -241,4 +243,5 @@ DATASET = Dataset(
     open=opened,
     sources=lambda params: (source(params),),
     published=published,
+    noisy=lambda params: params.instance == "nuisance",
 )

@@ -1,4 +1,4 @@
-"""Sprites2D: our stand-in for dSprites: a white square, ellipse or heart with smooth edges; needs no download.
+"""Sprites2D: our substitute for dSprites: a white square, ellipse or heart with smooth edges; needs no download.
 
 The factors are those of dSprites (Matthey et al., 2017). All shapes touch the same circle, around whose centre they
 turn; its diameter at the largest scale is half the image. Scales grow evenly from 0.5 to 1; a single one is 0.5.
@@ -22,18 +22,18 @@ FACTORS: tuple[str, ...] = ("shape", "scale", "orientation", "position_x", "posi
 SMALLEST = 0.5
 """The first scale; the last is 1."""
 SAMPLES = 8
-"""Points along a side of a pixel."""
+"""Sample points along a side of a pixel."""
 INSIDE = 1 - 1e-9
-"""Shapes are smaller by this: a point on the very edge lies outside, however a machine rounds."""
+"""Shapes are smaller by this, so that a point exactly on the edge is outside, however a machine rounds."""
 
 
 class Params(Frozen):
-    """Pixels along a side of the image; how many scales, orientations, and positions along each axis there are."""
+    """Image size in pixels, and the numbers of scales, orientations and positions along each axis."""
 
-    image_size: Count = Field(64, ge=8, le=128)
-    scales: Count = Field(6, ge=1, validate_default=True)
-    orientations: Count = Field(40, ge=1, le=360)
-    positions: Count = Field(32, ge=1, validate_default=True)
+    image_size: Count = Field(64, ge=8, le=128, description="pixels along a side of the image")
+    scales: Count = Field(6, ge=1, validate_default=True, description="number of scales")
+    orientations: Count = Field(40, ge=1, le=360, description="number of orientations")
+    positions: Count = Field(32, ge=1, validate_default=True, description="number of positions along each axis")
 
     @field_validator("scales")
     @classmethod
@@ -41,14 +41,16 @@ class Params(Frozen):
         """Neighbouring scales are at least a quarter of a pixel apart in radius."""
         image = others.data.get("image_size", 2 * scales)
         if scales > image // 2:
-            raise ValueError(f"must be 1 to {image // 2}, half the image_size, to be told apart, but is {scales}")
+            raise ValueError(
+                f"must be 1 to {image // 2}, half the image_size, so that scales look different, but is {scales}"
+            )
         return scales
 
     @field_validator("positions")
     @classmethod
     def _fit(cls, positions: int, others: ValidationInfo) -> int:
         if "image_size" not in others.data:
-            return positions  # a wrong size has its own message
+            return positions  # a wrong size is reported separately
         image = others.data["image_size"]
         most = most_places(image, image // 2, 1)
         if positions > most:
@@ -57,7 +59,7 @@ class Params(Frozen):
 
     @property
     def box(self) -> int:
-        """Side of the square that holds a sprite, however it is turned."""
+        """Side of the square that contains a sprite at any orientation."""
         return self.image_size // 2
 
     @property
@@ -156,7 +158,7 @@ def _sprite(inside: Callable[..., np.ndarray], box: int, radius: float, angle: f
 
 
 def _measured(sprites: np.ndarray, pixels: int) -> Statistics:
-    """Every sprite comes at every position, and no pixel of it is ever lost; sums of whole numbers, so exact."""
+    """Exact, because every sprite occurs at every position without being cropped, and sums are of integers."""
     flat = sprites.reshape(len(sprites), -1).astype(np.int64)
     sums, squares = flat.sum(axis=1), (flat**2).sum(axis=1)
     deviations = np.sqrt((pixels * squares - sums**2) / (pixels * (pixels - 1))) / 255

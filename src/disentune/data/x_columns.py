@@ -11,18 +11,18 @@ from disentune.plugin import Count, Dataset, Shape, Statistics
 FACTORS: tuple[str, ...] = ("x_R", "x_G", "x_B")
 PUBLISHED = Statistics((0.125,) * 3, (0.330759292237889,) * 3)
 ORDERS = {1: (1,), 2: (2, 1), 3: (6, 3, 1)}
-"""How many ways 1, 2 or 3 columns can be assigned to their places, by how many neighbours share one."""
+"""Number of ways to assign 1, 2 or 3 columns to their positions, by how many neighbours share one."""
 
 
 class Params(Placement):
-    """square_size is the width of a column; spacing defaults to it, grid_size to as many places as fit."""
+    """square_size is the width of a column; spacing defaults to it, grid_size to as many positions as fit."""
 
-    columns: Count = Field(3, ge=1, le=3)
-    rgb: bool = True
+    columns: Count = Field(3, ge=1, le=3, description="number of columns")
+    rgb: bool = Field(True, description="each column in its own colour channel; false: all in one grey channel")
 
 
 def opened(params: Params) -> DrawnImages:
-    """Column i is drawn in channel i; when grey, all share one channel and merge where they meet."""
+    """Column i is drawn in channel i; in grey, all share one channel and merge where they overlap."""
     size, corners, table = params.image_size, params.corners, placed(params, params.image_size)
 
     def draw(factors: np.ndarray) -> np.ndarray:
@@ -41,7 +41,7 @@ def factor_sizes(params: Params) -> tuple[int, ...]:
 
 
 def measured(params: Params) -> Statistics:
-    """A row tells the share of an image that is lit."""
+    """One row of pixels gives the share of an image that is lit."""
     size = params.image_size
     if not params.rgb:
         widths, images = union_widths(params.columns, params.square_size, params.step, params.places)
@@ -51,9 +51,10 @@ def measured(params: Params) -> Statistics:
 
 
 def union_widths(columns: int, width: int, step: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels that columns cover together in a row, and in how many of the places**columns images; exact.
+    """Numbers of pixels that columns cover together in a row, and in how many of the places**columns images; exact.
 
-    Sorted columns are told by the gaps between neighbours; each set of gaps (m, columns - 1) fits at some places.
+    Sorted columns are described by the gaps between neighbours; each set of gaps (m, columns - 1) fits at some
+    positions.
     """
     gaps = np.indices((places,) * (columns - 1)).reshape(columns - 1, places ** (columns - 1)).T
     fits = np.maximum(places - gaps.sum(axis=1), 0)

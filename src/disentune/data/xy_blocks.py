@@ -1,8 +1,8 @@
-"""XYBlocks: Michlo, MSc thesis, his code: three blocks of falling size; one on its own colour erases it.
+"""XYBlocks: Michlo, MSc thesis, his code: three blocks of decreasing size; a block on its own colour erases it.
 
-Block i covers one cell of a grid of 2, 4 or 8 cells a side. They are painted largest first. Where the cell already has
-the block's colour it becomes empty; any other colour is replaced. A cell lies inside one cell of each coarser grid, so
-when its turn comes it has one colour.
+Block i covers one cell of a grid with 2, 4 or 8 cells per side. The largest is painted first. If the cell already has
+the block's colour it becomes empty; any other colour is replaced. A cell is inside one cell of each coarser grid, so it
+has a single colour when its block is painted.
 """
 
 import numpy as np
@@ -16,13 +16,13 @@ PUBLISHED = Statistics((0.10040509259259259,) * 3, (0.21689087652106678,) * 3)
 GRIDS = (2, 4, 8)
 """Cells along a side of the image, for each block."""
 COLOURS = np.array([1, 2, 3], np.int8)
-"""Red, green, blue: what a cell holds, and 0 if it is empty."""
+"""Red, green, blue: the value of a cell, which is 0 if it is empty."""
 
 
 class Params(Frozen):
-    """Pixels along a side of the image; the small blocks have an eighth of it."""
+    """Pixels along a side of the image; the smallest blocks have an eighth of that."""
 
-    image_size: Count = Field(64, ge=8, le=1024)
+    image_size: Count = Field(64, ge=8, le=1024, description="pixels along a side of the image, a multiple of 8")
 
     @field_validator("image_size")
     @classmethod
@@ -66,7 +66,7 @@ def painted(factors: np.ndarray) -> np.ndarray:
 
 
 def measured(params: Params) -> Statistics:
-    """Where the large block stands makes no difference, so a quarter of the images tells all; cells are enough."""
+    """The position of the large block makes no difference, so a quarter of the images is enough, and so are cells."""
     grid = (3, 3, 3, 1, 4, 8, 1, 4, 8)
     cells = painted(np.indices(grid).reshape(len(grid), -1).T)
     lit = [(cells == colour).sum(axis=(1, 2)) for colour in COLOURS]

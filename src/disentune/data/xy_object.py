@@ -1,6 +1,6 @@
-"""XYObject: Michlo et al., IJCAI 2023, their code: one square of several sizes and colours at every place of a grid.
+"""XYObject: Michlo et al., IJCAI 2023, their code: one square of several sizes and colours at every position of a grid.
 
-A palette `NAME_LEVELS` holds the colours of NAME at LEVELS brightnesses, darkest first: level i of them is a colour's
+A palette `NAME_LEVELS` has the colours of NAME at LEVELS brightnesses, darkest first; level i has the brightness
 255 * i // LEVELS. The colours, in this order: `greys` white; `rgb` red, green, blue; `rainbow` red, yellow, green,
 cyan, blue, magenta; `colors` red, green, blue, yellow, cyan, magenta, white.
 """
@@ -29,22 +29,28 @@ Palette = Literal[
 
 
 class Params(Placement):
-    """Sizes in pixels. square_size is that of the largest square: places are its places, as in XYSquares, and smaller
-    squares, each by scale_spacing, stand in the middle of it. In disent places are not centred: the first one is at the
+    """Sizes in pixels. square_size is the size of the largest square, which sets the positions as in XYSquares. Smaller
+    squares, each by scale_spacing, are centred in it. In disent positions are not centred: the first one is at the
     first pixel."""
 
-    square_size: Count = Field(15, ge=1, validate_default=True)
-    spacing: Count | None = Field(2, ge=1)
-    scales: Count = Field(5, ge=1)
-    scale_spacing: Count = Field(2, ge=1, validate_default=True)
-    palette: Palette = "rainbow_4"
-    centred: bool = added(True)
+    square_size: Count = Field(15, ge=1, validate_default=True, description="pixels along a side of the largest square")
+    spacing: Count | None = Field(2, ge=1, description="pixels between neighbouring positions; null: square_size")
+    scales: Count = Field(5, ge=1, description="number of sizes")
+    scale_spacing: Count = Field(
+        2, ge=1, validate_default=True, description="difference in pixels between neighbouring sizes"
+    )
+    palette: Palette = Field(
+        "rainbow_4", description="colours and number of brightness levels: rgb_4 has red, green and blue in 4 levels"
+    )
+    centred: bool = added(
+        True, description="centre the positions in the image; false: start at the first pixel, as in disent"
+    )
 
     @field_validator("scale_spacing")
     @classmethod
     def _leaves_a_square(cls, spacing: int, others: ValidationInfo) -> int:
         if not {"square_size", "scales"} <= set(others.data):
-            return spacing  # a wrong size has its own message
+            return spacing  # a wrong size is reported separately
         square, scales = others.data["square_size"], others.data["scales"]
         smallest = square - (scales - 1) * spacing
         if smallest < 1:
@@ -56,12 +62,12 @@ class Params(Placement):
 
     @property
     def corners(self) -> np.ndarray:
-        """First pixel of each place along an axis."""
+        """First pixel of each position along an axis."""
         return super().corners if self.centred else self.step * np.arange(self.places)
 
     @property
     def sizes(self) -> np.ndarray:
-        """Sides of the squares, growing."""
+        """Sides of the squares in increasing order."""
         return self.square_size - self.scale_spacing * np.arange(self.scales)[::-1]
 
     @property
@@ -111,14 +117,14 @@ def _placed(params: Params) -> np.ndarray:
 
 
 def measured(params: Params) -> Statistics:
-    """Every size comes in every colour, so a channel is the white square times its mean brightness."""
+    """Every size occurs in every colour, so a channel is the white square times its mean brightness."""
     white = of_binary(params.image_size**2, params.sizes**2)
     brightness = (params.colours / 255).mean(axis=0)
     return statistics(Moments(float(share * white.mean), float(share * white.std)) for share in brightness)
 
 
 def published(params: Params) -> Statistics | None:
-    """Wherever the squares stand."""
+    """Moments that do not depend on the positions of the squares."""
     return PUBLISHED if params.model_copy(update={"centred": True}) == Params() else None
 
 

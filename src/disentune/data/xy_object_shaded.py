@@ -1,6 +1,6 @@
 """XYObjectShaded: Michlo et al., IJCAI 2023, their code: the images of XYObject, with brightness as a factor.
 
-Images come in the same order; the last factor of XYObject is split into intensity, darkest first, and colour.
+Images are in the same order; the last factor of XYObject is split into intensity, darkest first, and colour.
 """
 
 import numpy as np

@@ -11,7 +11,7 @@ FACTORS: tuple[str, ...] = ("x", "y")
 
 
 class Params(Placement):
-    """Sizes in pixels; spacing defaults to square_size (no overlap), grid_size to as many places as fit."""
+    """Sizes in pixels; spacing defaults to square_size (no overlap), grid_size to as many positions as fit."""
 
 
 def opened(params: Params) -> DrawnImages:

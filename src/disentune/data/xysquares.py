@@ -13,14 +13,14 @@ FACTORS = ("x_R", "y_R", "x_G", "y_G", "x_B", "y_B")
 
 
 class Params(Placement):
-    """Sizes in pixels; spacing defaults to square_size (no overlap), grid_size to as many places as fit."""
+    """Sizes in pixels; spacing defaults to square_size (no overlap), grid_size to as many positions as fit."""
 
-    squares: Count = Field(3, ge=1, le=3)
-    rgb: bool = True
+    squares: Count = Field(3, ge=1, le=3, description="number of squares")
+    rgb: bool = Field(True, description="each square in its own colour channel; false: all in one grey channel")
 
 
 def opened(params: Params) -> DrawnImages:
-    """Square i is drawn in channel i; when grey, all share one channel and merge where they meet."""
+    """Square i is drawn in channel i; in grey, all share one channel and merge where they overlap."""
     size, corners, table = params.image_size, params.corners, placed(params, params.square_size)
 
     def draw(factors: np.ndarray) -> np.ndarray:
@@ -49,7 +49,7 @@ def measured(params: Params) -> Statistics:
 
 
 def published(params: Params) -> Statistics | None:
-    """Of squares of 8 in images of 64 pixels; in colour they are the same at every spacing."""
+    """Statistics of squares of 8 pixels in images of 64; in colour they are the same at every spacing."""
     if (params.image_size, params.square_size, params.squares) != (64, 8, 3):
         return None
     if params.rgb:

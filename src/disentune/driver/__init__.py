@@ -1,1 +1,1 @@
-"""Ray Tune's edge: a sweep carried out on Ray."""
+"""Runs a sweep on Ray Tune."""

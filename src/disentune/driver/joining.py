@@ -1,4 +1,4 @@
-"""Becoming a driver of a Ray cluster that runs already."""
+"""Joins a running Ray cluster as a driver."""
 
 import logging
 import os
@@ -30,8 +30,8 @@ def joined(address: str) -> Iterator[Any]:
 
 
 def join(ray: Any, address: str) -> None:
-    """Becomes a driver of the cluster that this machine is part of. ConfigError when that cannot be, with the reason
-    in a line instead of Ray's many."""
+    """Joins the cluster that this machine is part of, as a driver. Raises ConfigError with a one-line reason instead of
+    Ray's many lines."""
     _assert_answers(address)
     said: list[str] = []
     try:
@@ -39,16 +39,16 @@ def join(ray: Any, address: str) -> None:
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL)
     except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
         if isinstance(error, ray.exceptions.AuthenticationError) or any(map(refuses_token, said)):
-            text = "the cluster refuses this machine's token: ~/.ray/auth_token must be the head's, with"
+            text = "the cluster refuses this machine's token; copy the head's ~/.ray/auth_token here and set"
             raise ConfigError(f"--address {address}: {text} RAY_AUTH_MODE=token on every node") from None
         raise ConfigError(
-            f"--address {address}: no Ray cluster answers there ({first_line(error)}); run this on a node of the "
-            "cluster, or from elsewhere by its dashboard, as disentune cluster verify and disentune submit do"
+            f"--address {address}: no Ray cluster answers there ({first_line(error)}); run this command on a node of "
+            "the cluster, or use disentune submit, which reaches the cluster through its dashboard"
         ) from None
 
 
 def _assert_answers(address: str) -> None:
-    """Ray itself waits for minutes before it gives up on an address where nothing listens."""
+    """Fails fast: Ray itself waits for minutes before it gives up on an address where nothing listens."""
     host, colon, port = address.rpartition(":")
     if not colon:
         return
@@ -60,7 +60,7 @@ def _assert_answers(address: str) -> None:
 
 @contextmanager
 def _quietly(said: list[str]) -> Iterator[None]:
-    """Ray's own code writes its trouble past Python, a line a second; it is kept here to tell the reason by."""
+    """Captures what Ray's C++ code writes to stderr, one line per second, because it may contain the reason."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as file:

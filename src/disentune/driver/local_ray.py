@@ -1,4 +1,4 @@
-"""A Ray of our own on this machine, for one command: started with what a sweep needs of it alone, and ended at once."""
+"""A local Ray for one command: started with only the processes that a sweep needs, and ended without waiting."""
 
 import logging
 import signal
@@ -14,18 +14,18 @@ from disentune.driver.ray_internals import RayChanged
 from disentune.errors import ConfigError, Unavailable, first_line
 
 WAITS_S = (5.0, 20.0)
-"""Before Ray is started again, when a busy machine took too long for its start."""
+"""Pauses between attempts to start Ray, which can time out on a busy machine."""
 
 
 def start_patiently(ray: Any, meanwhile: Callable[[], None], say: Callable[[str], None]) -> None:
-    """As `start`, tried again after a failure that may pass. Unavailable when the last attempt fails, too; ConfigError
-    for what no other attempt can change, such as a folder that cannot be written."""
+    """Calls `start` and tries again after a failure that may be temporary. Raises Unavailable when the last attempt
+    fails too, and ConfigError when another attempt cannot help, for example with a folder that is not writable."""
     for wait_s in (*WAITS_S, None):
         before = set(psutil.Process().children(recursive=True))
         try:
             start(ray, meanwhile, say)
             return
-        except Exception as error:  # Ray raises plain ones too, when its processes take too long
+        except Exception as error:  # Ray raises a plain Exception when its processes take too long
             _clear(ray, before)
             text = f"a local Ray could not be started ({first_line(error)})"
             if isinstance(error, ValueError | OSError) and not isinstance(error, ConnectionError | TimeoutError):
@@ -37,8 +37,8 @@ def start_patiently(ray: Any, meanwhile: Callable[[], None], say: Callable[[str]
 
 
 def _clear(ray: Any, before: Collection[psutil.Process]) -> None:
-    """What an attempt has left, which may be processes that Ray does not know of yet."""
-    with suppress(Exception):  # of a Ray that is half there
+    """Kills what a failed attempt left behind, including processes that Ray has not registered yet."""
+    with suppress(Exception):  # Ray may be only half started
         end(ray)
     for process in psutil.Process().children(recursive=True):
         if process not in before:
@@ -47,7 +47,7 @@ def _clear(ray: Any, before: Collection[psutil.Process]) -> None:
 
 
 def start(ray: Any, meanwhile: Callable[[], None], say: Callable[[str], None] = lambda text: None) -> None:
-    """`meanwhile` is done while Ray's processes start, which leaves this one idle for seconds."""
+    """Starts Ray, and calls `meanwhile` while its processes start, when this process would be idle for seconds."""
     with _deaf_children(), _lean(meanwhile, say):
         # Without "local" Ray would join a cluster that it finds on this machine.
         ray.init("local", log_to_driver=False, logging_level=logging.CRITICAL, include_dashboard=False)
@@ -55,8 +55,8 @@ def start(ray: Any, meanwhile: Callable[[], None], say: Callable[[str], None] = 
 
 @contextmanager
 def _deaf_children() -> Iterator[None]:
-    """Processes started here do not hear SIGTERM: sent to a whole process group (by `timeout`, say) it is for the
-    driver, who still needs them to end cleanly. Ray does the same for SIGINT."""
+    """Processes started within ignore SIGTERM. A SIGTERM to the whole process group (from `timeout`, for example) is
+    meant for the driver, which needs these processes to end cleanly. Ray does the same for SIGINT."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         yield
@@ -66,11 +66,11 @@ def _deaf_children() -> Iterator[None]:
 
 @contextmanager
 def _lean(meanwhile: Callable[[], None], say: Callable[[str], None]) -> Iterator[None]:
-    """The Ray that is started within starts only what a sweep needs, or everything where its parts have changed."""
+    """A Ray started within has only the processes that a sweep needs, or all of them if its internals have changed."""
     try:
         ray_internals.assert_lean_start()
     except RayChanged as error:
-        say(f"{error.missing}, which a quick start of a local Ray needs; starting all of Ray instead")
+        say(f"{error.missing}, so a local Ray cannot start the fast way; starting all of its processes")
         yield
         meanwhile()
         return
@@ -79,23 +79,23 @@ def _lean(meanwhile: Callable[[], None], say: Callable[[str], None]) -> Iterator
 
 
 def end(ray: Any) -> None:
-    """What Ray has started does not hear the SIGTERM that it would wait for (`_deaf_children`), and keeps nothing that
-    is not in the ledger. A raylet's own children would outlive it by a minute."""
+    """Kills Ray's processes: they ignore the SIGTERM that Ray would send and wait for (`_deaf_children`), and
+    everything worth keeping is in the ledger. A raylet's own children would outlive the raylet by a minute."""
     try:
         pids = ray_internals.end_without_waiting()
-    except RayChanged:  # Ray takes longer by itself
+    except RayChanged:  # then Ray ends them itself, which takes longer
         pids = []
-    if pids is None:  # it has ended already, as on a signal while it starts
+    if pids is None:  # Ray has already ended, for example on a signal during its start
         return
     family = _family(pids)
     ray.shutdown()
     for process in family:
-        with suppress(psutil.NoSuchProcess):  # also when its number is another's by now
+        with suppress(psutil.NoSuchProcess):  # also raised when the pid has been reused
             process.kill()
 
 
 def _family(pids: list[int]) -> list[psutil.Process]:
-    """Processes and all that they have started."""
+    """The processes and all their descendants."""
     found = []
     for pid in pids:
         with suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""The nodes of the Ray that this process drives: which there are, and what each answers to a question."""
+"""The nodes of the Ray that this process drives: a list of them, and a way to call a function on each."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ def alive(ray: Any) -> list[Node]:
 
 
 def is_dead(node_id: str) -> bool:
-    """Whether the cluster knows that a node is gone; it may take a minute to notice."""
+    """Whether the cluster knows that a node is gone; Ray may take a minute to notice."""
     import ray
 
     if not node_id or not ray.is_initialized():
@@ -47,12 +47,12 @@ def own_node() -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a function returned on a node, or the error that it raised there; neither when the node was silent."""
+    """What a function returned on a node, or the error that it raised; neither if the node did not answer."""
 
     value: Any = None
     error: Exception | None = None
     time: float | None = None
-    """When it came, by the clock of this machine; None when the node was silent."""
+    """When the answer came, by this machine's clock; None if the node did not answer."""
 
     @property
     def is_silent(self) -> bool:
@@ -70,8 +70,9 @@ def ask(
     arguments: Callable[[Node], tuple[Any, ...]],
     answer_s: float,
 ) -> dict[str, Answer]:
-    """By node id, in the order of the nodes: what a function answers on each. All are asked at the same time, by a task
-    that holds nothing and so runs on a busy node too; a node that has not answered after `answer_s` is silent."""
+    """Calls a function on every node and returns the answers by node id, in the order of the nodes. The calls run at
+    the same time, as tasks that need no CPU and so run on a busy node too. A node that has not answered after
+    `answer_s` counts as silent."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     task = ray.remote(num_cpus=0, max_retries=0)(function)
@@ -91,7 +92,7 @@ def ask(
 
 
 def _answered(ray: Any, reference: Any) -> Answer:
-    """A node that lacks our package, or has another version of it, fails here in its own way."""
+    """Catches every exception: a node that lacks our package, or has another version of it, can fail in many ways."""
     try:
         return Answer(ray.get(reference), time=time.time())
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Where trials can run on a cluster: whether any node can ever hold one, and which nodes have its data prepared."""
+"""Where trials can run on a cluster: whether any node is large enough, and which nodes have the data prepared."""
 
 import os
 import time
@@ -21,26 +21,26 @@ from disentune.spec.config import TrialConfig
 from disentune.spec.settings import Resources
 
 JOIN_S, RETURN_S = 40.0, 900.0
-"""How long a cluster is given until a node joins that can hold a trial, when nothing can be added to it: at first,
-and once trials have run there, for then such a node exists and may come back."""
+"""How long to wait for a node that can hold a trial when no node can be added: JOIN_S in a new run, RETURN_S once
+trials have run, because then such a node exists and may come back."""
 ANSWER_S, SHARED_S = 30.0, 10.0
 WAIT_S, REMIND_S = 60.0, 600.0
-"""When nothing has run for so long the user is told why, and told again."""
+"""When nothing has run for WAIT_S, print the reason; print it again every REMIND_S."""
 LOOK_S = 2.0
-"""How often a local Ray is looked at while nothing runs."""
+"""How often a local Ray is checked while nothing runs."""
 
 
 def nodes() -> list[Node]:
-    """Those that are alive."""
+    """All nodes that are alive."""
     return alive(ray)
 
 
 def workers() -> list[Node]:
-    """Those that can run trials."""
+    """The nodes that can run trials."""
     return [node for node in nodes() if node.resources.get("CPU", 0) > 0]
 
 
-# ---- whether a trial fits at all
+# ---- whether a trial fits on any node
 
 
 def bundle(resources: Resources) -> dict[str, float]:
@@ -52,7 +52,7 @@ def holds(resources: dict[str, float], wanted: Resources) -> bool:
 
 
 def growth() -> list[dict[str, float]] | None:
-    """What kinds of nodes an autoscaler can add to this cluster; None when that cannot be known."""
+    """The resources of each kind of node that an autoscaler can add to this cluster; None if unknown."""
     head = next((node for node in nodes() if node.is_head), None)
     if head is None:
         return None
@@ -60,8 +60,8 @@ def growth() -> list[dict[str, float]] | None:
 
 
 def growth_of_this_machine() -> list[dict[str, float]] | None:
-    """As `growth`, on the head: its autoscaler was started with a file that says so."""
-    if "RAY_CLUSTER_NAME" in os.environ:  # KubeRay: its autoscaler runs beside it, and has the list
+    """`growth`, called on the head: the autoscaler's own file lists the kinds of nodes."""
+    if "RAY_CLUSTER_NAME" in os.environ:  # on KubeRay only the autoscaler's own container knows
         return None
     try:
         file = autoscaling_file(ray.get_runtime_context().gcs_address)
@@ -71,16 +71,16 @@ def growth_of_this_machine() -> list[dict[str, float]] | None:
 
 
 def _answers(there: Sequence[Node], function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """By node id, what a function says on each node that answers in time."""
+    """What a function returns on each node that answers in time, by node id."""
     answers = ask(ray, there, function, lambda node: arguments, ANSWER_S)
     return {node_id: answer.value for node_id, answer in answers.items() if answer.is_given}
 
 
 def kinds(file: Path) -> list[dict[str, float]] | None:
-    """Resources of each type of node that a cluster file can start; None when it does not say them."""
+    """The resources of each type of node that a cluster file can start; None if the file does not list them."""
     try:
         content = documents.read(file).value
-        if content["provider"]["type"] == "local":  # all its machines are started at once
+        if content["provider"]["type"] == "local":  # all machines are started at once, so none can be added
             return []
         types = content["available_node_types"].items()
         startable = [kind for name, kind in types if name != content["head_node_type"] and _most(kind, content)]
@@ -95,12 +95,12 @@ def _most(kind: dict[str, Any], content: dict[str, Any]) -> int:
 
 
 def misfit(wanted: Resources, here: Sequence[Node], addable: list[dict[str, float]] | None) -> str:
-    """Why no node can hold a trial; empty when one can, or could be added."""
+    """Why no node can hold a trial; empty if one can, or if such a node could be added."""
     if any(holds(node.resources, wanted) for node in here):
         return ""
     if addable is None or any(holds(kind, wanted) for kind in addable):
         return ""
-    return f"a trial wants {_words(bundle(wanted))}, but {_largest(here)}"
+    return f"a trial needs {_words(bundle(wanted))}, but {_largest(here)}"
 
 
 def _largest(here: Sequence[Node]) -> str:
@@ -119,8 +119,8 @@ def assert_feasible(
     say: Callable[[str], None] = lambda text: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Raises ConfigError when no node can hold a trial: Ray itself would wait for ever. Where that is given longer than
-    a node takes to join, the user is told what is waited for."""
+    """Raises ConfigError when no node can hold a trial after `patience_s`; Ray itself would wait forever. After JOIN_S
+    it prints what it is waiting for."""
     if any(holds(node.resources, wanted) for node in nodes()):
         return
     began, addable, told = time.monotonic(), growth(), False
@@ -128,22 +128,23 @@ def assert_feasible(
         waited = time.monotonic() - began
         if waited > patience_s:
             raise ConfigError(
-                f"resources: {problem}, and none that has can be added; lower them with --set resources.cpu=... or "
-                "resources.gpu=..., or add such a node (`ray status` shows what there is)"
+                f"resources: {problem}, and no node that has it can be added; lower it with --set resources.cpu=... "
+                "or resources.gpu=..., or add a larger node (`ray status` lists the nodes)"
             )
         if waited > JOIN_S and not told:
-            say(f"{problem}; this run has had one, so that is waited for, up to {patience_s - waited:.0f} s")
+            say(f"{problem}; waiting up to {patience_s - waited:.0f} s for the node that ran earlier trials to return")
             told = True
         time.sleep(1)
 
 
 def some_are(trials: Sequence[Any], status: str) -> bool:
-    """Of all trials that Ray has been given. It is asked at every turn of Tune's loop; those that live are the last."""
+    """Whether any trial has a status. Called in every iteration of Tune's loop; live trials are at the end of the
+    list."""
     return any(trial.status == status for trial in reversed(trials))
 
 
 class Waiting(tune.Callback):
-    """Says why nothing runs, once it has been so for a while: a node may come, so the sweep goes on waiting."""
+    """Prints why nothing runs after a while. A node may still join, so the sweep keeps waiting."""
 
     def __init__(self, wanted: Resources, say: Callable[[str], None]):
         self.wanted, self.say = wanted, say
@@ -159,16 +160,17 @@ class Waiting(tune.Callback):
 
     def reason(self, here: Sequence[Node]) -> str:
         if any(holds(node.resources, self.wanted) for node in here):
-            return f"nothing runs: every node that could hold a trial ({_words(bundle(self.wanted))}) is busy; waiting"
-        return f"nothing runs: a trial wants {_words(bundle(self.wanted))}, and {_largest(here)}; waiting for one"
+            return f"no trial is running: every node with {_words(bundle(self.wanted))} is busy; waiting"
+        wanted = _words(bundle(self.wanted))
+        return f"no trial is running: a trial needs {wanted}, but {_largest(here)}; waiting for a larger node"
 
     def __reduce__(self) -> Any:
-        """Tune pickles its callbacks at the start and never reads them back here."""
+        """Tune pickles its callbacks at the start, and here never unpickles them."""
         return (tune.Callback, ())
 
 
 class Alone(tune.Callback):
-    """Ends a session on a local Ray whose node has died with its workers: no other will ever come."""
+    """Ends a session on a local Ray whose only node has died."""
 
     def __init__(self, give_up: Callable[[ConfigError], None]):
         self.give_up = give_up
@@ -180,7 +182,7 @@ class Alone(tune.Callback):
             return
         self.look_at = now + LOOK_S
         if not nodes():
-            text = "Ray has died on this machine: its raylet was killed, perhaps for want of memory"
+            text = "Ray died on this machine: its raylet was killed, perhaps because memory ran out"
             self.give_up(Unavailable(f"{text}; resume the run: only the work since the last checkpoints is lost"))
 
     def __reduce__(self) -> Any:
@@ -191,7 +193,7 @@ class Alone(tune.Callback):
 
 
 def sees(path: str, session: str) -> bool:
-    """Whether a run is to be seen on this node as its driver sees it; a shared folder may need a moment."""
+    """Whether this node sees the same run as the driver does; a shared folder may need a moment to update."""
     deadline = time.monotonic() + SHARED_S
     while not (same := Run(place(path)).session() == session) and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -199,15 +201,14 @@ def sees(path: str, session: str) -> bool:
 
 
 def assert_shared(run: Run, session: str) -> None:
-    """Raises ConfigError when a node that can run trials does not see the run; one that does not answer is passed
-    over."""
+    """Raises ConfigError when a node that can run trials does not see the run. Nodes that do not answer are skipped."""
     there = workers()
     answers = _answers(there, sees, str(run.path), session)
     blind = sorted(node.host for node in there if answers.get(node.id) is False)
     if blind:
         raise ConfigError(
-            f"--storage: {run.path} is not to be seen on {', '.join(blind)}; it must be a folder that every node has "
-            "at the same path, or s3://BUCKET/FOLDER"
+            f"--storage: {run.path} is missing on {', '.join(blind)}; use a folder that every node has at the same "
+            "path, or s3://BUCKET/FOLDER"
         )
 
 
@@ -215,8 +216,8 @@ def assert_shared(run: Run, session: str) -> None:
 
 
 class Homes:
-    """Which nodes have the data sets that some nodes lack. Trials prefer those nodes, and run anywhere when they are
-    busy: there the data is prepared first."""
+    """Which nodes have the data sets that other nodes lack. Trials prefer these nodes; when all are busy, trials run on
+    any node, which prepares the data first."""
 
     def __init__(self, holders: dict[str, set[str]], everyone: Iterable[str]):
         everyone = set(everyone)
@@ -224,7 +225,7 @@ class Homes:
         self.turns: dict[frozenset[str], int] = {}
 
     def of(self, config: TrialConfig) -> str | None:
-        """A node that has all that a trial reads, in turn; None when it does not matter."""
+        """A node that has all the data of a trial, chosen in turn; None if any node will do."""
         known = [self.holders[source.key] for source in sources_of(config) if source.key in self.holders]
         common = frozenset(set.intersection(*known)) if known else frozenset()
         if not common:
@@ -234,7 +235,8 @@ class Homes:
 
 
 def homes(sources: Sequence[Source], root: str | None) -> Homes:
-    """Asks every node that can run trials; one that does not answer in time counts as having nothing."""
+    """Asks every node that can run trials which data it has; a node that does not answer in time counts as having
+    none."""
     there = workers()
     if not sources or len(there) < 2:
         return Homes({}, ())

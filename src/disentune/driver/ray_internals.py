@@ -1,4 +1,4 @@
-"""Everything that disentune uses of Ray's private parts: each with its reason and a check that Ray still has it.
+"""Every private part of Ray that disentune uses, each with its reason and a check that the installed Ray has it.
 
 `python -m disentune.driver.ray_internals` runs every check against the installed Ray, and `make check-ray VERSION=x`
 against another one. This file imports only the standard library and `errors`, and Ray where a function needs it.
@@ -60,7 +60,7 @@ class Part(NamedTuple):
             found = resolve_name(self.target)
             if self.parameters is not None and tuple(inspect.signature(found).parameters) != self.parameters:
                 raise RayChanged(self.name, self.why)
-        except (ImportError, AttributeError, TypeError, ValueError) as error:  # no signature: not a function any more
+        except (ImportError, AttributeError, TypeError, ValueError) as error:  # no signature: no longer a function
             raise RayChanged(self.name, self.why) from error
         if self.value is not None and found != self.value:
             raise RayChanged(f"{self.name} = {self.value!r}", self.why)
@@ -68,7 +68,7 @@ class Part(NamedTuple):
 
     @contextmanager
     def replaced(self, wrap: Callable[[Any], Any]) -> Iterator[None]:
-        """By what `wrap` makes of it, for a while. Raises RayChanged."""
+        """Replaces the part by `wrap(part)` within the context. Raises RayChanged."""
         original = self.get()
         owner, _, attribute = self.target.rpartition(".")
         holder = resolve_name(owner)
@@ -80,8 +80,8 @@ class Part(NamedTuple):
 
 
 class Word(NamedTuple):
-    """A text in the source of a Python module, or of a function in one, `module:function`: there is no other trace of a
-    variable that is read, an attribute of an instance or an option of a command."""
+    """A text in the source of a Python module, or of a function, `module:function`. This is the only way to check for
+    an environment variable, an attribute of an instance or an option of a command."""
 
     target: str
     text: str
@@ -102,7 +102,7 @@ class Word(NamedTuple):
 
 
 def _source(module: str) -> str:
-    """Read, not imported."""
+    """The source of a module, without importing it."""
     spec = find_spec(module)
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(module)
@@ -110,7 +110,7 @@ def _source(module: str) -> str:
 
 
 class Message(NamedTuple):
-    """A text in one of Ray's binaries, which words it in an error."""
+    """A text in one of Ray's binaries, which appears in its error messages."""
 
     file: str
     text: str
@@ -133,7 +133,7 @@ class Message(NamedTuple):
             raise RayChanged(self.name, self.why) from error
 
 
-# ---- errors of workers, on their way through Tune
+# ---- errors of workers, which pass through Tune
 
 _UNEXPECTED = "continue when the memory monitor kills a worker or a node dies: Tune would give up the whole sweep"
 _ACTOR_MANAGER = "ray.air.execution._internal:RayActorManager"
@@ -147,14 +147,14 @@ HANDLE_ERROR = Part(
 PREEMPTION = Word(
     "ray.tune.experiment.trial",
     "RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE",
-    "hear of a pre-empted worker: Tune would start its segment again without a word to the searcher",
+    "notice a pre-empted worker: Tune would restart its segment without notifying the searcher",
 )
 
 
 @contextmanager
 def expected_errors(expected: Callable[[Exception], Exception]) -> Iterator[None]:
-    """Tune receives what `expected` makes of an error of a worker. It knows errors of actors and of tasks only: others
-    end the whole sweep, or are not kept if they come while a worker starts."""
+    """Passes every error of a worker through `expected` before Tune receives it. Tune handles only errors of actors and
+    tasks: any other error ends the whole sweep, or is lost if it comes while a worker starts."""
 
     def wrap(original: Callable[..., None]) -> Callable[..., None]:
         @wraps(original)
@@ -170,8 +170,8 @@ def expected_errors(expected: Callable[[Exception], Exception]) -> Iterator[None
 @contextmanager
 def heard_errors(hear: Callable[[str, Exception], None]) -> Iterator[None]:
     """Calls `hear` with Tune's id of a trial and the error that ended its worker. Tune gives its callbacks only a
-    pickled file in a folder that every user of the machine may write to, and starts the segment of a pre-empted node
-    again by itself, unless pre-emptions count as failures."""
+    pickled file in a folder that every user of the machine can write to, and restarts the segment of a pre-empted node
+    by itself unless pre-emptions count as failures."""
     PREEMPTION.get()
     os.environ.setdefault(PREEMPTION.text, "1")
 
@@ -197,17 +197,18 @@ TOKEN_IN_WORDS = Message("_raylet.so", "InvalidAuthToken", "say that a cluster r
 AGENT_IN_WORDS = Word(
     "ray.dashboard.modules.job.job_head",
     "No available agent",
-    "wait for the head's dashboard agent before a job is sent",
+    "wait for the head's dashboard agent before sending a job",
 )
 
 
 def has_no_agent(message: str) -> bool:
-    """Whether a cluster refused a job only because its dashboard agent is not up yet; Ray says that only in words."""
+    """Whether a cluster refused a job only because its dashboard agent is not up yet; Ray says so only in the
+    message."""
     return AGENT_IN_WORDS.text in message
 
 
 def named_node(message: str) -> str:
-    """The node of a dead actor, which Ray names only in words; empty when it names none."""
+    """The node of a dead actor, which Ray names only in the message; empty if it names none."""
     found = re.search(r"Node Id: ([0-9a-f]{56})\b", message)
     return found[1] if found else ""
 
@@ -220,7 +221,7 @@ def refuses_token(log: str) -> bool:
 # ---- variables
 
 _LESS_NOISE = "keep Tune's tables and warnings off the terminal"
-_OWN_FILES = "keep Tune from writing files that the ledger makes needless"
+_OWN_FILES = "keep Tune from writing files that the ledger replaces"
 VARIABLES = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
@@ -262,14 +263,14 @@ OTHER_VARIABLES = (
 
 
 def set_variables(pending: int) -> None:
-    """Before Ray is imported, which is when it reads some of them: our ledger takes the place of its loggers, snapshots
-    and signal handling. At most `pending` trials wait for a free slot."""
+    """Sets Ray's variables; call it before Ray is imported, which reads some of them. The ledger replaces Ray's
+    loggers, snapshots and signal handling. At most `pending` trials wait for a free slot."""
     for name, value in {**VARIABLES, PENDING: str(pending)}.items():
         os.environ.setdefault(name, value)
 
 
 def assert_variables() -> None:
-    """Raises RayChanged when a variable that a sweep depends on would be set in vain."""
+    """Raises RayChanged when Ray no longer reads a variable that a sweep depends on."""
     for variable in NEEDED_VARIABLES:
         variable.get()
 
@@ -285,9 +286,9 @@ GIVES = tuple(Word(f"{_CLASS_CACHE}:_ActorClassCache.get", part.target.split(":"
 
 
 def give_workers_no_keys(local: bool) -> None:
-    """Tune gives its workers AWS's keys, if there are any, as a setting that Ray writes to a log for everyone to read.
-    Nodes of a cluster have keys of their own, and local workers inherit all variables: without a setting of their own
-    they take over the processes that Ray keeps ready."""
+    """Stops Tune from passing AWS keys to its workers in a setting that Ray writes to a world-readable log. Nodes of a
+    cluster have keys of their own, and local workers inherit all variables. Workers without a setting of their own can
+    also use the processes that Ray keeps ready."""
     checks: tuple[Part | Word, ...] = (GIVEN_ALWAYS, GIVEN_IF_SET, *GIVES)
     for check in checks:
         check.get()
@@ -308,8 +309,8 @@ NEEDLESS = (
     Part(f"{_NODE}.start_monitor", _QUICK_START, ("self",)),
     Part(f"{_NODE}.start_log_monitor", _QUICK_START, ("self",)),
 )
-"""The server behind the dashboard and jobs, the autoscaler, and the reader of workers' logs. Nobody asks them on one
-machine, and they take three seconds of a core."""
+"""The server of the dashboard and of jobs, the autoscaler, and the reader of workers' logs. A local sweep uses none of
+them, and they cost three seconds of CPU time."""
 GLOBAL_NODE = Part("ray._private.worker:_global_node", _QUICK_END)
 KILL_ALL = Part(f"{_NODE}.kill_all_processes", _QUICK_END, ("self", "check_alive", "allow_graceful", "wait"))
 ALL_PROCESSES = Word(f"{_NODE}.__init__", "all_processes", _QUICK_END)
@@ -323,7 +324,7 @@ def assert_lean_start() -> None:
 
 @contextmanager
 def lean_start(meanwhile: Callable[[], None]) -> Iterator[None]:
-    """A Ray that is started within has none of the needless processes, and does `meanwhile` while the others start."""
+    """A Ray started within skips the processes it does not need, and calls `meanwhile` while the others start."""
 
     def start_and_use_the_time(start: Callable[[Any], None]) -> Callable[[Any], None]:
         @wraps(start)
@@ -349,8 +350,8 @@ def _left_out(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def end_without_waiting() -> list[int] | None:
-    """From now on Ray kills its processes instead of waiting for them: those that `driver.local_ray` starts do not hear
-    the SIGTERM that Ray sends. Returns the ids of these processes; None where no Ray runs. Raises RayChanged."""
+    """Makes Ray kill its processes instead of waiting for them: processes that `driver.local_ray` starts ignore Ray's
+    SIGTERM. Returns the ids of these processes, or None if no Ray is running. Raises RayChanged."""
     node = GLOBAL_NODE.get()
     if node is None:
         return None
@@ -366,6 +367,9 @@ def end_without_waiting() -> list[int] | None:
 HEAD = "node:__internal_head__"
 """A resource that only the head of a cluster has."""
 HEAD_RESOURCE = Part("ray._common.constants:HEAD_NODE_RESOURCE_NAME", "find the head of a cluster", value=HEAD)
+_LOCAL = "tell a cluster from a Ray that a program has started for itself"
+STARTED_BY_INIT = Part("ray._common.usage.usage_lib:is_ray_init_cluster", _LOCAL, ("gcs_client",))
+WORKER = Part("ray._private.worker:global_worker", _LOCAL)
 _HOME = "prefer nodes that have a trial's data"
 TARGET = "_soft_target_node_id"
 PLACEMENT_GROUP = Word("ray.util.placement_group:placement_group", TARGET, _HOME)
@@ -376,9 +380,19 @@ MONITOR_OPTIONS = tuple(
 )
 
 
+def is_started_by_a_program() -> bool:
+    """Whether the Ray that this process has joined was started by `ray.init()` in another program, not by `ray start`.
+    False if the installed Ray does not say."""
+    try:
+        started, worker = STARTED_BY_INIT.get(), WORKER.get()
+    except RayChanged:
+        return False
+    return bool(started(worker.gcs_client))
+
+
 def preferring(node_id: str) -> dict[str, Any]:
-    """Settings of a placement group with one bundle, by which it is on this node if that is free, else on any; Ray
-    offers that under this strategy only. Empty where Ray does not offer it."""
+    """Settings of a placement group with one bundle that prefers a node but can use any other. Ray offers this only
+    with this strategy. Empty if the installed Ray does not offer it."""
     try:
         PLACEMENT_GROUP.get()
     except RayChanged:
@@ -387,15 +401,15 @@ def preferring(node_id: str) -> dict[str, Any]:
 
 
 def autoscaling_file(address: str, processes: Path = Path("/proc")) -> Path | None:
-    """The file that this machine's autoscaler of the cluster at an address was started with, if there is one. Ray tells
-    it to nobody else. Raises RayChanged."""
+    """The file with which the autoscaler on this machine was started for the cluster at an address, if there is one. It
+    appears only in the command line of that process. Raises RayChanged."""
     for word in MONITOR_OPTIONS:
         word.get()
     option = "--autoscaling-config="
     for path in processes.glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().decode(errors="replace").split("\0")
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         if f"--gcs-address={address}" in words and any(word.endswith("/monitor.py") for word in words):
             found = [word.removeprefix(option) for word in words if word.startswith(option)]
@@ -418,7 +432,7 @@ VALIDATE = Part("ray.autoscaler._private.util:validate_config", _FILES, ("config
 
 
 def utilization_scorer() -> Callable[..., tuple[Any, ...] | None]:
-    """The older autoscaler's own rule for which type of machine to start, which ours completes. Raises RayChanged."""
+    """The older autoscaler's rule for which type of machine to start, which ours extends. Raises RayChanged."""
     scorer: Callable[..., tuple[Any, ...] | None] = SCORER.get()
     return scorer
 
@@ -451,7 +465,7 @@ _NEEDED: tuple[Part | Word | Message, ...] = (
 )  # fmt: skip
 _OPTIONAL: tuple[Part | Word | Message, ...] = (
     NODE_IN_WORDS, TOKEN_IN_WORDS, AGENT_IN_WORDS, *OTHER_VARIABLES, START_ALL, *NEEDLESS, GLOBAL_NODE, KILL_ALL,
-    ALL_PROCESSES, HEAD_RESOURCE, PLACEMENT_GROUP, *MONITOR_OPTIONS,
+    ALL_PROCESSES, HEAD_RESOURCE, STARTED_BY_INIT, WORKER, PLACEMENT_GROUP, *MONITOR_OPTIONS,
 )  # fmt: skip
 CHECKS: list[tuple[str, str, Callable[[], Any]]] = [
     *((one.name, one.why, one.get) for one in (*_NEEDED, *_OPTIONAL)),
@@ -459,24 +473,24 @@ CHECKS: list[tuple[str, str, Callable[[], Any]]] = [
 ]
 """(name, what disentune needs it for, a function that raises RayChanged when the installed Ray lacks it)."""
 OPTIONAL = frozenset(one.name for one in _OPTIONAL)
-"""Names of checks without which a sweep still runs: slower, or with less said."""
+"""Names of checks without which a sweep still runs, but slower or with fewer messages."""
 
 
 def main() -> int:
-    """Prints every check; 1 when something is missing that is needed."""
+    """Prints every check and returns 1 if a needed part is missing."""
     sys.stdout.write(f"Ray {_version()}, Python {sys.version.split()[0]}\n")
     missing = []
     for name, why, check in CHECKS:
         try:
             check()
-            holds = True
+            found = True
         except RayChanged:
-            holds = False
+            found = False
             missing.append(name)
         weight = "optional" if name in OPTIONAL else "needed"
-        sys.stdout.write(f"{'holds' if holds else 'MISSING':8} {name}\n         {weight}: to {why}\n")
+        sys.stdout.write(f"{'ok' if found else 'MISSING':8} {name}\n         {weight}: to {why}\n")
     needed = [name for name in missing if name not in OPTIONAL]
-    sys.stdout.write(f"{len(CHECKS) - len(missing)} of {len(CHECKS)} hold; missing and needed: {len(needed)}\n")
+    sys.stdout.write(f"{len(CHECKS) - len(missing)} of {len(CHECKS)} found; needed but missing: {len(needed)}\n")
     return 1 if needed else 0
 
 

@@ -1,4 +1,4 @@
-"""Ray's edge in the driver: a Tune searcher that asks the planner what to run and tells it what happened."""
+"""A Tune searcher that asks the planner what to run and reports to it what happened."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -20,9 +20,9 @@ from disentune.spec.config import TrialConfig
 from disentune.spec.settings import Cause
 
 Listener = Callable[[str, dict[str, Any]], None]
-"""Called with (trial id, what its worker said) after the planner has taken it in."""
+"""Called with (trial id, the worker's report) after the planner has received the report."""
 MOST_LETTERS = 300
-"""Of Ray's words for an error."""
+"""Longest excerpt of a Ray error message."""
 
 
 class LedgerSearch(Searcher):
@@ -36,26 +36,26 @@ class LedgerSearch(Searcher):
         home: Callable[[TrialConfig], str | None] = lambda config: None,
         concurrent: int | None = None,
     ):
-        """`home` names the node that a trial would best run on, if it matters."""
+        """`home` returns the preferred node of a trial, or None if any node will do."""
         super().__init__()
         self.planner, self.stopping, self.listener = planner, stopping, listener
         self.home, self.concurrent = home, concurrent
         self.segments: dict[str, str] = {}
         self.running = False
-        """Whether some segment runs now; others may wait for a slot."""
+        """Whether a segment is running now; others may be waiting for a slot."""
         self._reason: ConfigError | None = None
 
     def give_up(self, reason: ConfigError) -> None:
-        """Hands out nothing more; the session ends with this error once its last running segment has ended."""
+        """Suggests nothing more; the session ends with this error after its last running segment has ended."""
         self._reason = reason
 
     @property
     def trouble(self) -> ConfigError | None:
-        """Why this session cannot continue: what the driver found, else what the planner did."""
+        """Why this session cannot continue, as found by the driver or else by the planner."""
         return self._reason or self.planner.trouble
 
     def suggest(self, trial_id: str) -> Any:
-        """A segment; None while nothing can run; FINISHED when nothing ever will in this session."""
+        """The next segment; None while nothing can run; FINISHED when this session has nothing left to run."""
         if self.stopping() or self.planner.finished or self.trouble:
             return Searcher.FINISHED
         if self.concurrent is not None and len(self.segments) >= self.concurrent:
@@ -79,8 +79,8 @@ class LedgerSearch(Searcher):
         self.stopping()  # so that the time limit is seen while every slot is busy
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Ray says how a segment ended; the last result may come only with this call. `Causes` hears next of an
-        error, and what it was."""
+        """Ray reports how a segment ended; the last result may come only with this call. For an error, Ray calls
+        `Causes` next, which knows the error itself."""
         if error:
             return
         if result and self.planner.trials[self.segments[trial_id]].active:
@@ -88,28 +88,28 @@ class LedgerSearch(Searcher):
         self.segments.pop(trial_id)
 
     def on_trial_error(self, trial_id: str, error: Exception) -> None:
-        """A segment ended without a word of its own."""
+        """Handles a segment that ended without a last report."""
         ours = self.segments.pop(trial_id)
         if isinstance(error, Superseded) and self.planner.run.session() != self.planner.session:
-            self.give_up(ConfigError(f"{self.planner.run.path} has been taken over by another driver; this one ends"))
+            self.give_up(ConfigError(f"{self.planner.run.path} was taken over by another driver; this driver stops"))
         node_id = named_node(error) or self.planner.node_of(ours)
         message = self.planner.lost(ours, words(error), cause_of(error, node_id), not node_id or node_id == own_node())
         self.listener(ours, {"lost": message})
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: the ledger is the truth."""
+        """Does nothing: all state is in the ledger."""
 
     def restore(self, checkpoint_path: str) -> None:
-        raise NotImplementedError("a sweep is resumed from its ledger, never by Tuner.restore")
+        raise NotImplementedError("a sweep resumes from its ledger, never through Tuner.restore")
 
     def __reduce__(self) -> Any:
-        """Tune pickles its searcher at the start and never reads it back here."""
+        """Tune pickles its searcher at the start, and here never unpickles it."""
         return (Searcher, ())
 
 
 class Ends(tune.Stopper):
-    """Ends the session once it is asked to stop and the last segment that ran has checkpointed: Tune by itself would
-    wait for a slot for each that it was given before."""
+    """Ends the session after a stop request, once the last running segment has written its checkpoint. Tune by itself
+    would first wait for a slot for every segment it has received."""
 
     def __init__(self, search: LedgerSearch):
         self.search = search
@@ -125,16 +125,16 @@ class Ends(tune.Stopper):
 
 
 class Causes(tune.Callback):
-    """Tells the search what runs, and why Ray ended a segment."""
+    """Reports to the search whether segments are running, and why Ray ended one."""
 
     def __init__(self, search: LedgerSearch):
         self.search = search
         self._raised: dict[str, Exception] = {}
-        """Why Ray ended a segment, by Ray's own id of it, until the search hears of it."""
+        """Why Ray ended a segment, by Ray's trial id, until the search has received it."""
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """While Tune runs."""
+        """Use while Tune runs."""
         with ray_internals.expected_errors(as_expected), ray_internals.heard_errors(self._raised.__setitem__):
             yield
 
@@ -142,8 +142,21 @@ class Causes(tune.Callback):
         self.search.running = some_are(trials, "RUNNING")
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        error = self._raised.pop(trial.trial_id, None) or RayError("an error that Ray did not tell")
+        error = self._raised.pop(trial.trial_id, None) or RayError("an error that Ray did not report")
         self.search.on_trial_error(trial.trial_id, error)
+
+    def __reduce__(self) -> Any:
+        return (tune.Callback, ())
+
+
+class Beat(tune.Callback):
+    """Calls a function whenever Tune looks for events, which is many times per second."""
+
+    def __init__(self, beat: Callable[[], None]):
+        self.beat = beat
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self.beat()
 
     def __reduce__(self) -> Any:
         return (tune.Callback, ())
@@ -153,7 +166,7 @@ class Causes(tune.Callback):
 
 
 class Ended(RayActorError):
-    """A worker that Ray ended for a reason that Tune does not expect."""
+    """A worker that Ray ended for a reason that Tune does not handle."""
 
     def __init__(self, reason: Exception):
         super().__init__(error_msg=str(reason))
@@ -164,12 +177,13 @@ class Ended(RayActorError):
 
 
 def as_expected(error: Exception) -> Exception:
-    """As Tune knows it: it expects errors of actors and of tasks."""
+    """The error in a form that Tune handles: errors of actors and tasks."""
     return error if isinstance(error, RayActorError | RayTaskError) else Ended(error)
 
 
 def cause_of(error: Exception, node_id: str) -> Cause | None:
-    """Whose fault it is; None: nobody's. A worker that vanished is lost as long as its node is not known to be dead."""
+    """What caused an error; None if it does not count as a fault. A worker that vanished counts as lost unless its node
+    is known to be dead."""
     reason = error.reason if isinstance(error, Ended) else error
     if isinstance(reason, Unclean):
         return None
@@ -177,7 +191,7 @@ def cause_of(error: Exception, node_id: str) -> Cause | None:
         return "preempted"
     if isinstance(reason, OutOfMemoryError):
         return "memory"
-    if isinstance(reason, OSError):  # of a task: `work` raises those of the storage
+    if isinstance(reason, OSError):  # `work` raises OSError for trouble with the storage
         return "storage"
     if isinstance(reason, NodeDiedError | LocalRayletDiedError) or (node_id and is_dead(node_id)):
         return "node"
@@ -185,12 +199,12 @@ def cause_of(error: Exception, node_id: str) -> Cause | None:
 
 
 def named_node(error: Exception) -> str:
-    """The node of a dead actor, if Ray names it."""
+    """The node of a dead actor, if Ray names it; else empty."""
     return ray_internals.named_node(str(error)) if isinstance(error, RayActorError) else ""
 
 
 def words(error: Exception) -> str:
-    """The line that says what happened: the first of Ray's on memory, the last of its other errors."""
+    """The line of a Ray error that says what happened: the first one for memory, else the last one."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     line = lines[0] if isinstance(error, Ended) else lines[-1]
     return without_secrets(line.strip())[:MOST_LETTERS]

@@ -1,4 +1,4 @@
-"""Running a sweep on Ray: a fresh Tuner over what the ledger says is unfinished, holding nothing worth saving."""
+"""Runs a sweep on Ray: a new Tuner runs what the ledger lists as unfinished, and holds no state of its own."""
 
 import logging
 import math
@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ from disentune.errors import ConfigError
 from disentune.files.storage import OWNER, Place, owner, owner_in, without_password
 from disentune.learn import cuda
 from disentune.plugin import Source
-from disentune.runs.choice import Choice
+from disentune.runs.choice import Choice, selection_of
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
 from disentune.runs.segment import TIME_IS_UP
+from disentune.runs.transfers import Transfers
 from disentune.spec.settings import Resources
 from disentune.spec.space import SweepPoints
 from disentune.spec.sweepfile import Domain, SweepFile
@@ -32,21 +33,27 @@ from disentune.tracking.connection import Connection
 from disentune.tracking.streaming import Streaming
 
 _PENDING_LOCAL, _PENDING_CLUSTER = 2, 64
-"""Trials that wait for a free slot: a few hide the start-up, many make an autoscaler add nodes."""
+"""How many trials wait for a free slot: a few hide the start-up time, many make an autoscaler add nodes."""
 SAME_SIGNAL_S = 1.0
 SCRATCH = "disentune-ray-"
-"""Begins the name of the folder that Tune wants and nobody reads."""
+"""Prefix of the folder that Tune requires and nobody reads."""
 
 
 class StopRequest:
-    """Asked again and again whether to stop: after SIGINT or SIGTERM, or when the time is up.
+    """Polled for whether to stop: after SIGINT or SIGTERM, or when the time limit is reached.
 
-    Workers see the file in the run folder, checkpoint and end; a second signal ends the driver at once, which loses
-    nothing but the work since the last checkpoints.
+    Workers see the file in the run folder, write a checkpoint and end. A second signal ends the driver immediately,
+    which loses only the work since the last checkpoints.
     """
 
-    def __init__(self, run: Run, wall_time_s: float | None, is_deleted: Callable[[], bool] = lambda: False):
-        self.run, self.reason, self.is_deleted = run, "", is_deleted
+    def __init__(
+        self,
+        run: Run,
+        wall_time_s: float | None,
+        is_deleted: Callable[[], bool] = lambda: False,
+        is_drawn: Callable[[], bool] = lambda: False,
+    ):
+        self.run, self.reason, self.is_deleted, self.is_drawn = run, "", is_deleted, is_drawn
         self.wall_time_s, self.deadline, self.asked_at = wall_time_s, math.inf, -math.inf
 
     def __call__(self) -> bool:
@@ -57,27 +64,30 @@ class StopRequest:
         return bool(self.reason)
 
     def start_clock(self) -> None:
-        """The time that Ray takes to start is not the sweep's."""
+        """Starts the time limit, after Ray has started."""
         if self.wall_time_s is not None:
             self.deadline = time.monotonic() + self.wall_time_s
 
     def stop(self, reason: str) -> None:
         self.reason = reason
-        with suppress(FileNotFoundError):  # of a run that is gone, as its workers see, too
+        with suppress(FileNotFoundError):  # the run was deleted, which its workers see too
             self.run.ask_to_stop(reason)
 
     def _handle(self, number: int, frame: Any) -> None:
         if self.reason and time.monotonic() - self.asked_at > SAME_SIGNAL_S:
             raise KeyboardInterrupt
-        if self.reason:  # the same wish by another way: a supervisor passes on what its whole group got
+        if self.reason:  # the same request, passed on by a supervisor whose process group got the signal too
             return
         self.asked_at = time.monotonic()
         self.stop(signal.Signals(number).name)
-        with suppress(OSError):  # nobody reads it
-            os.write(2, b"\nstopping: trials write their checkpoints and end; once more ends at once\n")
+        if self.is_drawn():  # text in the middle of a live display would shift it; the display says it itself
+            return
+        with suppress(OSError):  # stderr is closed
+            os.write(2, b"\nstopping: trials are writing their checkpoints; press Ctrl-C again to stop immediately\n")
 
     def listen(self) -> dict[int, Any]:
-        """Takes the signals over and returns who had them. Ray takes them too when it starts: listen again then."""
+        """Installs the signal handlers and returns the previous ones. Ray replaces them when it starts: call it again
+        then."""
         return {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
 
     @contextmanager
@@ -100,7 +110,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What a session runs, where, and who hears of it."""
+    """What a session runs, where, and who receives the reports."""
 
     run: Run
     asked: SweepPoints
@@ -108,17 +118,23 @@ class LaunchRequest:
     listener: Callable[[Planner, str, dict[str, Any]], None]
     """Receives the planner, a trial's id and its news."""
     address: str | None = None
-    """Of the cluster to join; without one a local Ray is started."""
+    """The address of the cluster to join; None starts a local Ray."""
     retry_failed: bool = False
     connection: Connection | None = None
-    """To W&B, where trials are streamed to."""
+    """The connection to W&B, if trials are streamed there."""
     say: Callable[[str], None] = lambda text: None
     sources: Sequence[Source] = ()
-    """Prepared data: on a cluster trials prefer nodes that have it."""
+    """Prepared data sets; on a cluster, trials prefer nodes that have them."""
+    transfers: Transfers = field(default_factory=Transfers)
+    """Trials that are moved before training starts."""
+    beat: Callable[[], None] = lambda: None
+    """Called many times per second while trials run or wait, even without news."""
+    is_drawn: Callable[[], bool] = lambda: False
+    """Whether a live display is on the terminal now, which shows that the session is stopping."""
 
 
 def launch(request: LaunchRequest) -> Ending:
-    """Runs what is unfinished. Raises ConfigError when another driver holds the run or no machine can hold a trial."""
+    """Runs what is unfinished. Raises ConfigError when another driver holds the run, or no machine can hold a trial."""
     run, sweep, address, say = request.run, request.asked.sweep, request.address, request.say
     if address is not None:
         _assert_address(address)
@@ -127,24 +143,30 @@ def launch(request: LaunchRequest) -> Ending:
         _assert_compiler(sweep)
     with run.locked() as session, _deletion(run.path) as is_deleted:
         _clear_scratch()
+        request.transfers.carry_out(run, say)
         run.record(sweep)
         if request.retry_failed:
             _reopen_failed(run)
         planner = Planner(run, request.asked, session, request.choice, is_dead=is_dead)
         for note in planner.notes:
             say(note)
-        stop = StopRequest(run, sweep.settings.stop.wall_time_s, is_deleted)
+        ended = sum(trial.history.ended for trial in planner.trials.values())
+        selection = selection_of(request.choice, request.asked.points, ended)
+        run.record_selection(session, asdict(selection) if selection else None)
+        stop = StopRequest(run, sweep.settings.stop.wall_time_s, is_deleted, request.is_drawn)
         trouble = None
         if not planner.finished:
+            joins = f"joining the Ray cluster at {without_password(address)}" if address else "starting Ray"
+            say(f"{joins} ...")
             with Streaming(run, request.connection, say) as streaming, stop.listening():
 
-                def told(trial_id: str, news: dict[str, Any]) -> None:
+                def notify(trial_id: str, news: dict[str, Any]) -> None:
                     request.listener(planner, trial_id, news)
                     streaming.hint(trial_id)
 
-                trouble = _run_on_ray(planner, stop, told, address, say, request.sources)
+                trouble = _run_on_ray(planner, stop, notify, request)
         if is_deleted():
-            raise ConfigError(f"{run.path} was deleted while the sweep ran, so the sweep ends; its results are gone")
+            raise ConfigError(f"{run.path} was deleted during the run; the sweep stopped and its results are gone")
         if trouble:
             raise trouble
         run.stop_path.unlink(missing_ok=True)
@@ -154,7 +176,7 @@ def launch(request: LaunchRequest) -> Ending:
 
 @contextmanager
 def _deletion(path: Place) -> Iterator[Callable[[], bool]]:
-    """Tells whether a run's folder was deleted; one that is only out of reach for a while still has a name."""
+    """A function that returns whether a run's folder was deleted, not just unreachable for a while."""
     if not isinstance(path, Path):
         yield lambda: False
         return
@@ -175,11 +197,10 @@ def _run_on_ray(
     planner: Planner,
     stop: StopRequest,
     listener: Callable[[str, dict[str, Any]], None],
-    address: str | None,
-    say: Callable[[str], None],
-    sources: Sequence[Source],
+    request: LaunchRequest,
 ) -> ConfigError | None:
-    """Why the session had to end early, if not because it was asked to."""
+    """Why the session had to end early; None if it did not, or if it was asked to stop."""
+    address, say = request.address, request.say
     try:
         with _ray(address, planner.settings.resources, say) as tune:
             stop.listen()
@@ -189,8 +210,9 @@ def _run_on_ray(
 
                 assert_shared(planner.run, planner.session)
             if not stop():
-                return _fit(tune, planner, stop, listener, say, sources if address else (), alone=not address)
-    except SystemExit:  # Ray's own answer to SIGTERM while it starts
+                sources = request.sources if address else ()
+                return _fit(tune, planner, stop, listener, say, sources, alone=not address, beat=request.beat)
+    except SystemExit:  # raised by Ray on SIGTERM during its start
         stop.stop(signal.SIGTERM.name)
     except FileNotFoundError:
         if not stop.is_deleted():
@@ -199,8 +221,8 @@ def _run_on_ray(
 
 
 def _clear_scratch() -> None:
-    """Folders of sweeps that were killed. One of an earlier boot has no owner any more; one of another container, whose
-    processes cannot be seen from here, may have."""
+    """Removes the folders of sweeps that were killed. The owner of a folder from an earlier boot is gone; the owner of
+    a folder from another container, whose processes are not visible here, may be alive."""
     for entry in os.scandir(tempfile.gettempdir()):
         found = re.fullmatch(f"{SCRATCH}{OWNER}-.*", entry.name)
         whose = owner_in(found) if found else None
@@ -224,9 +246,10 @@ def _fit(
     say: Callable[[str], None],
     sources: Sequence[Source],
     alone: bool,
+    beat: Callable[[], None] = lambda: None,
 ) -> ConfigError | None:
     from disentune.driver.placement import JOIN_S, RETURN_S, Alone, Waiting, assert_feasible, homes
-    from disentune.driver.search import Causes, Ends, LedgerSearch
+    from disentune.driver.search import Beat, Causes, Ends, LedgerSearch
     from disentune.driver.trainable import SegmentTrainable
 
     settings = planner.settings
@@ -234,7 +257,7 @@ def _fit(
     home = homes(sources, settings.data.root).of
     search = LedgerSearch(planner, stop, listener, home, settings.resources.concurrent)
     causes = Causes(search)
-    callbacks = [causes, Waiting(settings.resources, say), *([Alone(search.give_up)] if alone else [])]
+    callbacks = [causes, Beat(beat), Waiting(settings.resources, say), *([Alone(search.give_up)] if alone else [])]
     scratch = tempfile.mkdtemp(prefix=f"{SCRATCH}{owner()}-")
     try:
         tuner = tune.Tuner(
@@ -247,7 +270,7 @@ def _fit(
                 trial_dirname_creator=lambda trial: trial.trial_id,
             ),
             run_config=tune.RunConfig(
-                name="run",  # of a folder in `scratch`
+                name="run",  # a folder in `scratch`
                 storage_path=scratch,
                 stop=Ends(search),
                 callbacks=callbacks,
@@ -265,7 +288,7 @@ def _fit(
 
 @contextmanager
 def _ray(address: str | None, resources: Resources, say: Callable[[str], None]) -> Iterator[Any]:
-    """Ray's tune module, connected: a local Ray of our own by default, or the cluster at an address."""
+    """Ray's tune module, connected to the cluster at an address, or by default to a new local Ray."""
     ray_internals.set_variables(_PENDING_CLUSTER if address else _PENDING_LOCAL)
     import ray
 
@@ -279,7 +302,7 @@ def _ray(address: str | None, resources: Resources, say: Callable[[str], None]) 
 
         ray_internals.assert_variables()
         ray_internals.give_workers_no_keys(local=not address)
-        if not address:  # Ray may see fewer cores than there are, in a container
+        if not address:  # in a container, Ray may see fewer cores than the machine has
             _assert_enough(ray.cluster_resources(), resources)
         yield tune
     finally:
@@ -288,12 +311,12 @@ def _ray(address: str | None, resources: Resources, say: Callable[[str], None]) 
 
 
 def _assert_address(address: str) -> None:
-    """What Ray takes for the address of a cluster, but cannot be one for a driver."""
+    """Raises ConfigError for an address that Ray accepts but a driver cannot join."""
     shown = without_password(address)
     if not address.strip() or address == "local":
-        raise ConfigError(f"--address {address!r}: must be auto or HOST:PORT; leave it out for a local Ray")
+        raise ConfigError(f"--address {address!r}: must be auto or HOST:PORT; omit it for a local Ray")
     if address.startswith(("http://", "https://")):
-        raise ConfigError(f"--address {shown}: takes jobs; send the sweep as one: disentune submit SWEEP ...")
+        raise ConfigError(f"--address {shown}: is the address for jobs; use: disentune submit SWEEP --address {shown}")
     if address.startswith("ray://"):
         raise ConfigError(
             f"--address {shown}: Ray's client cannot drive a sweep; run it on a node of the cluster with "
@@ -309,14 +332,14 @@ def _connect(ray: Any, address: str | None, say: Callable[[str], None] = lambda 
 
 
 def _load_what_comes_next() -> None:
-    """Two seconds of imports: what drives the trials, and what draws the figure at the end."""
+    """Imports what drives the trials and what draws the figure at the end, which takes two seconds."""
     import disentune.driver.search
     import disentune.driver.trainable
     import disentune.report.summary  # noqa: F401
 
 
 def _assert_compiler(sweep: SweepFile) -> None:
-    """torch.compile writes C++ and has it compiled."""
+    """torch.compile generates C++ code and needs a compiler for it."""
     entries = [arm["training.compile"] for arm in sweep.arms.values() if "training.compile" in arm]
     wanted = [e for e in entries if True in (e.value.values if isinstance(e.value, Domain) else [e.value])]
     if wanted and not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "clang++")):
@@ -330,6 +353,6 @@ def _assert_enough(available: dict[str, float], wanted: Resources) -> None:
     for kind, amount in (("CPU", wanted.cpu), ("GPU", wanted.gpu)):
         if amount > available.get(kind, 0):
             raise ConfigError(
-                f"resources.{kind.lower()}: a trial wants {amount:g}, but this machine has {available.get(kind, 0):g}; "
+                f"resources.{kind.lower()}: a trial needs {amount:g}, but this machine has {available.get(kind, 0):g}; "
                 f"lower it with --set resources.{kind.lower()}=..., or use --address to join a cluster"
             )

@@ -1,4 +1,4 @@
-"""Ray's edge in the worker: a Tune Trainable that carries segments out, one after another in the same process."""
+"""A Tune Trainable that runs segments in a worker, one after another in the same process."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from disentune.learn import cuda
 from disentune.runs.segment import Segment, StepReport, Unclean, work
 
 SLICE_S = 1.0
-"""How long a worker trains before it answers the driver; its rows, checkpoints and stop signs do not wait for that."""
+"""How long a worker trains between reports to the driver; rows, checkpoints and stop requests do not wait for it."""
 
 
 class SegmentTrainable(tune.Trainable):
@@ -37,9 +37,9 @@ class SegmentTrainable(tune.Trainable):
         self._reports: Iterator[StepReport] = work(segment, node_id, notice_path(node_id).exists)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Always True: Tune tells nobody of a trial whose worker could not be reset, and never of an exception here
-        without losing count of what it has staged. A worker that is not clean refuses its first step instead: that
-        ends it, and the trial gets a fresh one."""
+        """Always True: Tune does not report a trial whose worker could not be reset, and an exception here makes it
+        lose count of its staged trials. A worker that is not clean fails in its first step instead: that ends the
+        worker, and the trial gets a new one."""
         self._reports = iter(())
         held = cuda.release()
         self.setup(new_config)
@@ -72,6 +72,6 @@ class SegmentTrainable(tune.Trainable):
 
 def _refusal(held: int) -> Iterator[StepReport]:
     if held == sys.maxsize:
-        raise Unclean("an error of the trial before it broke the GPU for this process")
-    raise Unclean(f"the trial before it left {held >> 20} MB of GPU memory in this process")
+        raise Unclean("an error in the previous trial made the GPU unusable for this process")
+    raise Unclean(f"the previous trial left {held >> 20} MB of GPU memory allocated in this process")
     yield

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CONFLICT, FAILED, TOO_MANY, NOT_IMPLEMENTED = 409, 412, 429, 501
 ROLE_S = 1.0
-"""How long the machine may take to answer for its role; where there is none, nothing answers."""
+"""How long the metadata service may take to answer; a machine without a role does not answer."""
 Auth = Callable[["PreparedRequest"], "PreparedRequest"]
 
 
@@ -45,7 +45,7 @@ ABSENT = Seen(None, "")
 
 @retried
 def read(path: RemotePath) -> Seen:
-    """`ABSENT` where there is no object."""
+    """The object and its version; `ABSENT` if there is none."""
     answer = _sent(path)
     if answer.status_code == 404:
         return ABSENT
@@ -56,8 +56,8 @@ def read(path: RemotePath) -> Seen:
 
 @retried
 def write(path: RemotePath, data: bytes, version: str) -> Seen:
-    """Replaces `version` of the object, or creates the object where `version` is empty. Returns the object after that:
-    it has `data`, or what another wrote. A write whose answer was lost is found by its data."""
+    """Replaces `version` of the object, or creates the object if `version` is empty. Returns the object as it is then,
+    with `data` or with what another process wrote. A write whose answer was lost is recognised by its data."""
     answer = _sent(path, data, version)
     if answer.ok:
         return Seen(data, _written_version(path, answer))
@@ -71,13 +71,13 @@ def write(path: RemotePath, data: bytes, version: str) -> Seen:
 
 @retried
 def is_enforced(path: RemotePath, data: bytes) -> bool:
-    """Whether the store refuses to create an object that exists. Some stores ignore conditions: there `data` is written
+    """Whether the store refuses to create an object that exists. A store that ignores conditions writes `data`
     again."""
     return _sent(path, data, "").status_code in (CONFLICT, FAILED)
 
 
 def _sent(path: RemotePath, data: bytes | None = None, version: str = "") -> "Response":
-    """The answer to a GET, or with data to a write on condition that the object has this version."""
+    """The answer to a GET, or with data to a write under the condition that the object has this version."""
     import requests
 
     method, url, headers, auth = (_to_s3 if path.scheme == "s3" else _to_google)(path, data, version)
@@ -211,7 +211,7 @@ def _hmac(key: bytes, text: str) -> bytes:
 
 
 def _keys() -> Keys:
-    """In the order in which AWS's own tools look."""
+    """The first credentials found, in the order of AWS's own tools."""
     found = _environment_keys() or _profile_keys()
     if found is not None:
         return found
@@ -240,7 +240,7 @@ def _profile_keys() -> Keys | None:
 
 
 def _role_keys() -> Keys:
-    """Of the machine's role, by its metadata service."""
+    """The keys of the machine's role, from its metadata service."""
     import requests
 
     if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
@@ -248,7 +248,7 @@ def _role_keys() -> Keys:
     service = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or "http://169.254.169.254"
     roles = f"{service.rstrip('/')}/latest/meta-data/iam/security-credentials/"
     with requests.Session() as session:
-        session.trust_env = False  # no proxy reaches it
+        session.trust_env = False  # it cannot be reached through a proxy
         try:
             token = session.put(f"{service.rstrip('/')}/latest/api/token", timeout=ROLE_S,
                                 headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"})  # fmt: skip

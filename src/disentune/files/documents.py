@@ -1,4 +1,4 @@
-"""YAML 1.2 files as plain values that remember their lines. Nothing is constructed but scalars, lists and mappings."""
+"""Reads YAML 1.2 files as plain values with line numbers. Constructs only scalars, lists and mappings."""
 
 import math
 import re
@@ -18,25 +18,25 @@ from disentune.files.storage import Place, opened
 
 LARGEST_FILE = 1_000_000
 MOST_VALUES = 50_000
-"""Aliases let a short file mean billions of values; no honest sweep needs more than this."""
+"""Aliases can expand a short file to billions of values; no real sweep needs more than this."""
 DEEPEST = 50
-TOO_MUCH = f"holds more than {MOST_VALUES:,} values, aliases counted out, or is nested deeper than {DEEPEST} levels"
+TOO_MUCH = f"has more than {MOST_VALUES:,} values with its aliases expanded, or is nested deeper than {DEEPEST} levels"
 STANDARD = "tag:yaml.org,2002:"
 LONGEST_TAG = 8
-"""That a refusal repeats: `!include`, `!!binary`."""
+"""The longest tag that an error message repeats: `!include`, `!!binary`."""
 
 Path_ = tuple[str | int, ...]
 
 
 @dataclass
 class Document:
-    """A file's value, and the line on which each part of it stands."""
+    """A file's value, and the line of each part of it."""
 
     file: str
     value: Any = None
     lines: dict[Path_, int] = field(default_factory=dict)
     elsewhere: dict[Path_, str] = field(default_factory=dict)
-    """Parts that were set from outside the file, and where."""
+    """Parts that were set outside the file, and where."""
 
     def where(self, path: Path_) -> str:
         """`file:line` of the deepest known part of this path."""
@@ -46,24 +46,24 @@ class Document:
 
 
 class _Composer(Composer):
-    """Stops at a size or depth that no honest file has, before time and memory are spent on the rest of it."""
+    """Stops at a size or depth that no real file has, before it costs time and memory."""
 
     def __init__(self, loader: Any = None):
         super().__init__(loader)
-        self.warn_double_anchors = False  # YAML lets a later anchor take an earlier one's name
+        self.warn_double_anchors = False  # YAML allows a later anchor to reuse a name
         self.nodes = 0
 
     def compose_document(self) -> Any:
         start = self.parser.peek_event()
         if start.version not in (None, (1, 2)):
-            text = "must be YAML 1.2, which needs no %YAML line; older versions read numbers and words otherwise"
+            text = "must be YAML 1.2; remove the %YAML line (older versions read numbers and words differently)"
             raise ComposerError(None, None, text, start.start_mark)
         return super().compose_document()
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         self.nodes += 1
         if self.nodes > 2 * MOST_VALUES or self.depth > DEEPEST:
-            raise ComposerError(None, None, f"{TOO_MUCH}; write it out plainly", self.parser.peek_event().start_mark)
+            raise ComposerError(None, None, f"{TOO_MUCH}; simplify it", self.parser.peek_event().start_mark)
         return super().compose_node(parent, index)
 
 
@@ -78,11 +78,11 @@ class _Reader:
         self.document.lines.setdefault(path, line)
         self.values += 1
         if self.values > MOST_VALUES or len(path) > DEEPEST:
-            raise _unreadable(self.document.file, line, f"{TOO_MUCH}; write it out plainly")
+            raise _unreadable(self.document.file, line, f"{TOO_MUCH}; simplify it")
         if isinstance(node, ScalarNode):
             return self._scalar(node, line)
         if node.tag not in (f"{STANDARD}map", f"{STANDARD}seq"):
-            self._complain(line, f"{_spelled(node)} is a tag, and tags are not read; write the value without it")
+            self._complain(line, f"{_spelled(node)} is a tag, and tags are not supported; write the value without it")
         if isinstance(node, MappingNode):
             return self._mapping(node, path)
         assert isinstance(node, SequenceNode)
@@ -98,7 +98,7 @@ class _Reader:
             key = str(key_node.value)
             self._assert_text(key, line)
             if key in mapping:
-                self._complain(line, f"'{key:.60}' stands here twice; keep one")
+                self._complain(line, f"'{key:.60}' occurs twice; keep one")
             if key_node.tag == f"{STANDARD}merge":
                 self._complain(line, "'<<' is not part of YAML 1.2; write the keys out")
             self.document.lines[(*path, key)] = line
@@ -109,18 +109,18 @@ class _Reader:
         kind, text = str(node.tag).removeprefix(STANDARD), str(node.value)
         self._assert_text(text, line)
         if kind not in _CONSTRUCT and kind not in _WITHOUT_TAG:
-            self._complain(line, f"{_spelled(node)} is a tag, and tags are not read; write the value without it")
+            self._complain(line, f"{_spelled(node)} is a tag, and tags are not supported; write the value without it")
             return text
         try:
             return _CONSTRUCT[kind](text)
         except (KeyError, ValueError):
-            self._complain(line, f"'{text:.60}' is not a text, number, true, false or null; put quotes around it")
+            self._complain(line, f"'{text:.60}' is not a string, number, true, false or null; put quotes around it")
             return text
 
     def _assert_text(self, text: str, line: int) -> None:
-        """By an escape it may hold half a character, which no file, table or terminal takes."""
+        """Refuses half a character (a lone surrogate from an escape), which no file or terminal accepts."""
         if found := _HALVES.search(text):
-            self._complain(line, f"character U+{ord(found[0]):04X} cannot stand in a text")
+            self._complain(line, f"character U+{ord(found[0]):04X} is not allowed in a string; remove it")
 
     def _complain(self, line: int, text: str) -> None:
         self.problems.append(Problem(f"{self.document.file}:{line}", text))
@@ -131,7 +131,7 @@ def _unreadable(file: str, line: int, text: str) -> ConfigError:
 
 
 def _spelled(node: Node) -> str:
-    """Only its beginning when it is long: it may be a key that costs money."""
+    """The tag, or only its beginning if it is long: it may be a secret key."""
     tag = str(node.tag).replace(STANDARD, "!!")
     return tag if len(tag) <= LONGEST_TAG else f"{tag[:5]}***"
 
@@ -155,7 +155,7 @@ _CONSTRUCT: dict[str, Any] = {
     "null": lambda text: {"null": None, "~": None, "": None}[text.lower()],
 }
 _WITHOUT_TAG = ("timestamp", "merge", "value")
-"""Kinds that plain words such as 2020-01-01, << and = have in YAML, and that we do not read."""
+"""YAML's types of plain words such as 2020-01-01, << and =, which we do not support."""
 _HALVES = re.compile("[\ud800-\udfff]")
 
 
@@ -168,7 +168,7 @@ def _code(character: Any) -> int:
 
 
 def parse(text: str, file: str) -> Document:
-    """The document in a text; every problem in it at once as a ConfigError."""
+    """The document in a text. Raises ConfigError with every problem at once."""
     yaml = YAML(typ="safe", pure=True)
     yaml.Composer = _Composer
     try:
@@ -178,7 +178,8 @@ def parse(text: str, file: str) -> Document:
         raise _unreadable(file, mark.line + 1 if mark else 1, _said(error)) from None
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise _unreadable(file, line, f"character U+{_code(error.character):04X} cannot stand in YAML") from None
+        text = f"character U+{_code(error.character):04X} is not allowed in YAML; remove it"
+        raise _unreadable(file, line, text) from None
     except (YAMLError, ValueError, RecursionError) as error:
         raise _unreadable(file, 1, f"is not YAML: {error}") from None
     reader = _Reader(file)
@@ -190,7 +191,7 @@ def parse(text: str, file: str) -> Document:
 
 
 def read(path: Place) -> Document:
-    """The document in a file; a missing, huge or binary file is a ConfigError."""
+    """The document in a file. Raises ConfigError for a missing, huge or binary file."""
     try:
         data = _beginning(path) if isinstance(path, Path) else path.read_bytes()
     except FileNotFoundError:
@@ -212,7 +213,8 @@ def _beginning(path: Path) -> bytes:
 
 
 class _Representer(SafeRepresenter):
-    """Writes shared values out each time, and quotes every text but plain words: ruamel takes some for syntax."""
+    """Writes shared values in full, and quotes every string except plain words, some of which ruamel reads as
+    syntax."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -1,10 +1,10 @@
-"""Who holds a run in an object store, which has no locks: an object that its holder renews.
+"""A lease on a run in an object store, which has no locks: an object that its holder renews.
 
-A lease is stale when it has not changed for `VALID_S`, by the store's own clock or as seen by the process that waits:
-the clocks of two machines need not agree. A lease that was given back is free at once.
+A lease is stale when it has not changed for `VALID_S`, by the store's own clock or as seen by the waiting process,
+because the clocks of two machines may differ. A released lease is free immediately.
 
-Every write has a condition: the lease must still be the one that was read. So exactly one of several processes takes a
-free lease. A store without conditional writes gets plain ones: the process that wrote last holds the lease.
+Every write has a condition: the lease must still be the one that was read. So exactly one of several processes gets a
+free lease. In a store without conditional writes, the process that wrote last holds the lease.
 """
 
 import json
@@ -25,8 +25,8 @@ from disentune.files.storage import RemotePath, clock_offset, read_if_there
 
 VALID_S, RENEW_S = 45.0, 10.0
 LOOK_S, SETTLE_S = 1.0, 2.0
-"""How often a waiter looks. How long a new holder waits, in a store without conditional writes, to see whether another
-took the lease at the same moment."""
+"""How often a waiting process looks; and how long a new holder waits, in a store without conditional writes, to see
+whether another process took the lease at the same moment."""
 
 Said = Callable[[str], None]
 
@@ -36,7 +36,7 @@ def _say(text: str) -> None:
 
 
 def _end_process(text: str) -> None:
-    """At once: whatever this process would still write is another's now. The ledger needs no farewell."""
+    """Ends immediately: another process now owns what this one would write. The ledger needs no clean-up."""
     _say(text)
     os._exit(2)
 
@@ -45,7 +45,7 @@ def _end_process(text: str) -> None:
 
 
 def content(data: bytes | None) -> dict[str, Any]:
-    """Empty for what is no lease."""
+    """The fields of a lease; empty if the data is not a lease."""
     try:
         found = json.loads(data or b"")
     except ValueError:
@@ -59,7 +59,7 @@ def holder(data: bytes | None) -> str:
 
 
 def is_held(path: RemotePath) -> bool:
-    """Whether it exists, was not given back, and was renewed recently, by the store's clock if that is known."""
+    """Whether the lease exists, was not released, and was renewed recently, by the store's clock if that is known."""
     return _is_taken(read_if_there(path)) and _age_s(path, clock_offset(path.scheme) or 0.0) <= VALID_S
 
 
@@ -68,7 +68,7 @@ def _is_taken(data: bytes | None) -> bool:
 
 
 def _is_stale(path: RemotePath) -> bool:
-    """By the store's clock alone; where that is not known, a waiter must watch."""
+    """Whether the lease is stale by the store's clock; if the clock is unknown, a process has to wait and see."""
     offset = clock_offset(path.scheme)
     return offset is not None and _age_s(path, offset) > VALID_S
 
@@ -87,15 +87,16 @@ def _age_s(path: RemotePath, offset_s: float) -> float:
 def held(
     path: RemotePath, what: str, patience_s: float = 0.0, say: Said = _say, lost: Said = _end_process
 ) -> Iterator[str]:
-    """Takes the lease, renews it in a thread until the block ends, and gives it back; yields the session's token.
+    """Takes the lease, renews it in a thread until the block ends, and releases it; yields the session's token.
 
-    `what` says what cannot be done while another holds it. A live holder is waited for `patience_s`, then it is a
-    ConfigError; a dead one's lease is waited out. `lost` is called, from the thread, when another holds it after all.
+    `what` says what cannot be done while another process holds the lease. Waits `patience_s` for a live holder, then
+    raises ConfigError; waits until a dead holder's lease is stale. `lost` is called, from the thread, if another
+    process holds the lease after all.
     """
     free = _wait(path, what, patience_s, say)
     lease = _Lease(path, what, say, lost)
     if not lease.take(free):
-        raise ConfigError(f"{what} {holder(lease.seen)}, which began at the same moment; wait for it or stop it")
+        raise ConfigError(f"{what} {holder(lease.seen)}, which started at the same moment; wait for it or stop it")
     thread = threading.Thread(target=lease.renew, name="lease", daemon=True)
     thread.start()
     try:
@@ -106,13 +107,13 @@ def held(
 
 
 def _wait(path: RemotePath, what: str, patience_s: float, say: Said) -> bytes | None:
-    """Waits until nobody holds the lease and returns its content then. A holder that renews it is alive; one that has
-    not for `VALID_S` is dead."""
+    """Waits until nobody holds the lease and returns its content then. A holder that renews the lease is alive; one
+    that has not renewed it for `VALID_S` is dead."""
     began = time.monotonic()
     seen, since = read_if_there(path), began
     if not _is_taken(seen) or _is_stale(path):
         return seen
-    say(f"{what} {holder(seen)}; waiting up to {VALID_S:.0f} s to see whether that one is alive")
+    say(f"{what} {holder(seen)}; waiting up to {VALID_S:.0f} s to see whether that process is alive")
     while time.monotonic() - since <= VALID_S:
         time.sleep(LOOK_S)
         now = read_if_there(path)
@@ -132,11 +133,11 @@ class _Lease:
         self.began, self.beats = time.time(), 0
         self.seen: bytes | None = None
         self.version: str | None = None
-        """Of our last write; None where writes have no condition."""
+        """The version of our last write; None if writes have no condition."""
         self.ended, self.writing = threading.Event(), threading.Lock()
 
     def take(self, free: bytes | None) -> bool:
-        """Whether the lease is ours now. `free` is its content as it was when nobody held it."""
+        """Takes the lease; returns whether that worked. `free` is its content when nobody held it."""
         try:
             return self._take_if_still(free)
         except Unsupported as reason:
@@ -160,8 +161,8 @@ class _Lease:
     def _give_up_conditions(self, reason: Unsupported) -> None:
         self.version = None
         self.say(
-            f"{self.path}: no conditional writes in this store ({reason}); processes that start at the same moment are "
-            f"kept apart by a pause of {SETTLE_S:g} s"
+            f"{self.path}: this store has no conditional writes ({reason}); waiting {SETTLE_S:g} s instead to detect "
+            "a process that starts at the same moment"
         )
 
     def _next(self, released: bool = False) -> bytes:
@@ -170,7 +171,7 @@ class _Lease:
         return json.dumps({**about, "beats": self.beats, "released": released}).encode()
 
     def _write(self, released: bool = False) -> bool:
-        """Whether the lease was still ours."""
+        """Renews or releases the lease; returns whether it was still ours."""
         data = self._next(released)
         if self.version is not None:
             try:
@@ -183,7 +184,7 @@ class _Lease:
         return True
 
     def _replace(self, data: bytes) -> bool:
-        """Again, if it was our own write that came between: one whose answer was lost."""
+        """Replaces the lease; tries again if our own earlier write, whose answer was lost, came in between."""
         while True:
             self.seen, version = conditional.write(self.path, data, self.version or "")
             if content(self.seen).get("session") != self.session:
@@ -197,7 +198,7 @@ class _Lease:
         return content(self.seen).get("session") == self.session
 
     def renew(self) -> None:
-        """A store that does not answer is asked again: only another holder ends it."""
+        """Renews until the end; a store that does not answer is asked again, and only another holder ends this."""
         while not self.ended.wait(RENEW_S):
             with suppress(OSError), self.writing:
                 if self.ended.is_set():
@@ -206,7 +207,7 @@ class _Lease:
                     break
         else:
             return
-        self.lost(f"{self.what} {holder(self.seen)} now: this process was away for too long and ends, nothing is lost")
+        self.lost(f"{self.what} {holder(self.seen)} now: this process was cut off too long and ends; nothing is lost")
 
     def give_back(self) -> None:
         self.ended.set()

@@ -1,9 +1,9 @@
-"""The file by which a node's watcher says that the machine is about to be taken away. Standard library only."""
+"""The file that announces that the cloud is about to take this machine away. Standard library only."""
 
 import tempfile
 from pathlib import Path
 
 
 def notice_path(node_id: str) -> Path:
-    """Exists once this node, by Ray's name for it, is about to be taken away."""
+    """A file that exists once the node with this id is about to be taken away."""
     return Path(tempfile.gettempdir()) / f"disentune-notice-{node_id}"

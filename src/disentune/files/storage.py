@@ -1,7 +1,7 @@
 """Where runs are kept: a local or mounted folder as a plain Path, or an object store (s3://, gs://) as a RemotePath.
 
-A PUT of an object is all or nothing, so nothing is written aside there, and folders exist only as parts of names.
-Every failure of a store becomes an OSError with the number that a disk would give, so that callers need not know.
+A PUT of an object is atomic, so an object store needs no temporary files; its folders exist only as parts of names.
+Every failure of a store becomes an OSError with the errno that a disk would give, so callers treat both alike.
 """
 
 import errno
@@ -38,37 +38,37 @@ DEFAULT_STORAGE = "runs"
 SCHEMES = ("s3", "gs")
 SUPPORTED = "a folder that every worker sees, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER"
 CONNECT_S, ANSWER_S = 3.0, 10.0
-"""How long a store may take to be reached, and to go on with an answer that it has begun."""
+"""How long a store may take to connect, and between two parts of an answer."""
 PATIENCE_S = 60.0
-"""How long a hiccup of the storage may last before it counts as an outage."""
+"""How long a temporary failure of the storage may last before it counts as an outage."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 10.0
 AT_ONCE = 24
 """Objects that are fetched at the same time."""
 LARGEST_FILE = 10**9
-"""Bytes of a file that is read whole; a million rows have less."""
+"""Size limit of a file that is read as a whole; a million rows are smaller."""
 TRANSIENT = {
     errno.EAGAIN, errno.EBUSY, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTDOWN,
     errno.EHOSTUNREACH, errno.EINTR, errno.EIO, errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH, errno.EPIPE,
     errno.ESTALE, errno.ETIMEDOUT,
 }  # fmt: skip
 ADVICE = {
-    errno.ENOSPC: "make room there, then resume the run",
-    errno.EDQUOT: "raise the quota or make room there, then resume the run",
+    errno.ENOSPC: "free some space there, then resume the run",
+    errno.EDQUOT: "raise the quota or free some space there, then resume the run",
     errno.EROFS: "mount it for writing, or choose another --storage",
-    errno.EACCES: "see to the permissions there, or choose another --storage",
-    errno.EPERM: "see to the permissions there, or choose another --storage",
+    errno.EACCES: "check the permissions there, or choose another --storage",
+    errno.EPERM: "check the permissions there, or choose another --storage",
 }
 
 
-# ---- hiccups
+# ---- temporary failures
 
 
-_chance = random.SystemRandom()  # training's own random numbers must not change when a write is tried again
+_chance = random.SystemRandom()  # a retried write must not change the random numbers of training
 
 
 def retried(act: Callable[P, T]) -> Callable[P, T]:
-    """Tries again, with growing waits, while the storage has a hiccup. What is no hiccup (a full or read-only disk,
-    a missing file, a refusal) is raised at once. Only for what may be done twice."""
+    """Retries temporary failures of the storage, with growing waits. Other failures (a full or read-only disk, a
+    missing file, a refusal) are raised immediately. Only for calls that can be repeated."""
 
     @functools.wraps(act)
     def patient(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -86,17 +86,17 @@ def retried(act: Callable[P, T]) -> Callable[P, T]:
 
 
 def is_damage(error: OSError, path: "Place") -> bool:
-    """Whether it tells of the file itself, such as a disk's bad block, and not of a storage that keeps us out."""
+    """Whether an error is about the file itself, such as a bad block, and not about access to the storage."""
     return isinstance(error, FileNotFoundError) or (error.errno == errno.EIO and isinstance(path, Path))
 
 
 def is_of_the_storage(error: OSError) -> bool:
-    """Whether it may be gone in a while without anybody touching the code or the sweep."""
+    """Whether an error may go away without a change to the code or the sweep."""
     return error.errno in TRANSIENT or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def advice(error: OSError) -> str:
-    """What to do about a failure of the storage; empty where there is nothing to say."""
+    """What to do about a failure of the storage; empty if there is no advice."""
     return ADVICE.get(error.errno or 0, "the storage does not answer" if error.errno in TRANSIENT else "")
 
 
@@ -104,7 +104,7 @@ def advice(error: OSError) -> str:
 
 
 class Stat(NamedTuple):
-    """What a store says of an object, named as `Path.stat` names it."""
+    """What a store reports about an object, with the names of `Path.stat`."""
 
     st_size: int
     st_mtime_ns: int
@@ -140,14 +140,14 @@ class View:
 
 @dataclass(frozen=True, order=True)
 class RemotePath:
-    """An object, or a folder of objects, of a store: what the ledger needs of pathlib.Path.
+    """An object or a folder in a store, with the part of pathlib.Path that the ledger needs.
 
-    With a view, what is asked for comes from there; what it does not hold, and all writing, goes to the store.
+    With a view, reads come from the view if it has the object; other reads and all writes go to the store.
     """
 
     scheme: str
     key: str
-    """The bucket and what follows, without slashes at its ends."""
+    """The bucket and the key, without leading or trailing slashes."""
     view: View | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -191,7 +191,7 @@ class RemotePath:
 
     @property
     def parent(self) -> "RemotePath":
-        """A bucket is its own."""
+        """The parent folder; a bucket is its own parent."""
         return self._at(self.key.rpartition("/")[0] or self.key)
 
     def with_name(self, name: str) -> "RemotePath":
@@ -228,7 +228,7 @@ class RemotePath:
         return self._kind() == "File"
 
     def is_dir(self) -> bool:
-        """An object of this very name is no folder, whatever is below it."""
+        """False if an object has exactly this name, even if others are below it."""
         return self._kind() == "Directory"
 
     @retried
@@ -243,7 +243,7 @@ class RemotePath:
 
     @retried
     def stat(self) -> Stat:
-        """FileNotFoundError for a folder, too."""
+        """Raises FileNotFoundError for a missing object, and also for a folder."""
         if self.view is not None:
             found = self.view.files.get(self.key)
         else:
@@ -261,7 +261,7 @@ class RemotePath:
         return (self / name for name in names)
 
     def glob(self, pattern: str) -> Iterator["RemotePath"]:
-        """For patterns of names and `*`, such as `*/sweep.yaml`; unlike a folder's, `*` takes dots."""
+        """Supports names and `*`, such as `*/sweep.yaml`; unlike on disk, `*` matches a leading dot."""
         first, _, rest = pattern.partition("/")
         if rest and not any(sign in first for sign in "*?["):
             return (self / first).glob(rest)
@@ -283,8 +283,8 @@ class RemotePath:
 
     @retried
     def read_bytes(self) -> bytes:
-        """All of one version. The client asks for the size first and for so many bytes then, so that an object which
-        is replaced in between would be cut: it is asked for the size again."""
+        """The content of one version. The client asks for the size and then reads that many bytes, so an object that is
+        replaced in between would be cut off; therefore the size is checked again."""
         if self.view is not None and self.key in self.view.contents:
             return self.view.contents[self.key]
         if self.view is not None and self.key not in self.view.files:
@@ -324,14 +324,14 @@ class RemotePath:
 
     @retried
     def replace(self, target: "RemotePath") -> None:
-        """A copy and a removal: whoever looks in between sees both."""
+        """Copies and then removes: in between, both objects exist."""
         with _translated(self):
             self._store.copy_file(self.key, target.key)
         self.unlink(missing_ok=True)
 
     @retried
     def rmdir(self) -> None:
-        """The mark that a store's client leaves in place of the last object of a folder."""
+        """Removes the marker that a store's client leaves when the last object of a folder is deleted."""
         if files_below(self):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(self))
         with _translated(self):
@@ -339,7 +339,7 @@ class RemotePath:
                 self._store.delete_dir(self.key)
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Nothing: a folder is there as soon as an object is in it."""
+        """Does nothing: a folder exists as soon as an object is in it."""
 
 
 Place = Path | RemotePath
@@ -351,7 +351,7 @@ def _stat(info: Any) -> Stat | None:
 
 @functools.lru_cache(maxsize=16)
 def _store(scheme: str, bucket: str, pid: int, endpoint: str) -> Any:
-    """The client of a bucket, one for each process: a forked one must not go on with its parent's connections."""
+    """The client of a bucket, one per process: a forked process must not use its parent's connections."""
     from pyarrow import fs
 
     host: dict[str, Any] = {}
@@ -366,7 +366,7 @@ def _store(scheme: str, bucket: str, pid: int, endpoint: str) -> Any:
 
 
 def endpoint_of(scheme: str) -> str:
-    """As the clouds' own tools take it from the environment; empty for the cloud itself."""
+    """The endpoint from the variables of the clouds' own tools; empty for the cloud itself."""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") if scheme == "s3" else ("STORAGE_EMULATOR_HOST",)
     found = next((os.environ[name] for name in names if os.environ.get(name)), "")
     return found if not found or "://" in found else f"http://{found}"
@@ -377,7 +377,7 @@ def without_password(url: str) -> str:
 
 
 def _region(bucket: str, endpoint: str) -> str | None:
-    """The bucket's own at AWS, whatever the machine's is. Its complaints are translated where the client is used."""
+    """The region of the bucket, which may differ from the machine's. Errors are translated where the client is used."""
     from pyarrow.fs import resolve_s3_region
 
     if endpoint:
@@ -386,7 +386,7 @@ def _region(bucket: str, endpoint: str) -> str | None:
     return found
 
 
-# ---- what a store complains of
+# ---- errors of a store
 
 
 _DENIED = re.compile(r"ACCESS_DENIED|HTTP status 40[13]|PERMISSION_DENIED|UNAUTHENTICATED|Permission denied"
@@ -401,7 +401,7 @@ _SECRETS = {"s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or 
 
 @contextmanager
 def _translated(path: RemotePath) -> Iterator[None]:
-    """Failures of a store's client as those of a disk: one line, with a number and the object's address."""
+    """Turns failures of a store's client into those of a disk: one line, with an errno and the object's address."""
     try:
         yield
     except FileNotFoundError as error:
@@ -412,7 +412,7 @@ def _translated(path: RemotePath) -> Iterator[None]:
 
 def _translation(text: str, path: RemotePath) -> OSError:
     if _NO_BUCKET.search(text):
-        return OSError(errno.ENXIO, f"there is no bucket '{path.bucket}'", str(path))
+        return OSError(errno.ENXIO, f"bucket '{path.bucket}' does not exist", str(path))
     if _BAD_KEY.search(text):
         return PermissionError(errno.EACCES, f"the credentials are not valid ({_SECRETS[path.scheme]})", str(path))
     if _DENIED.search(text):
@@ -424,7 +424,7 @@ def _translation(text: str, path: RemotePath) -> OSError:
 
 
 def _reason(text: str) -> str:
-    """Of a client's words those that say why."""
+    """The part of a client's message that says why."""
     return re.sub(r"^When .*?: (?=AWS Error )|curlCode: \d+, |\(Request ID: [^)]*\)|\[errno \d+\]", "", text).strip()[
         :300
     ]
@@ -436,8 +436,8 @@ def _credentials(scheme: str) -> str:
              "gs": ("GOOGLE_APPLICATION_CREDENTIALS",)}[scheme]  # fmt: skip
     folder = Path.home() / {"s3": ".aws", "gs": ".config/gcloud"}[scheme]
     if any(os.environ.get(name) for name in found) or folder.is_dir():
-        return "the credentials do not allow it"
-    return f"no credentials are set here ({_SECRETS[scheme]})"
+        return "the credentials lack the permission"
+    return f"no credentials are set on this machine ({_SECRETS[scheme]})"
 
 
 # ---- places
@@ -448,7 +448,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
 
 
 def place(text: "str | Place") -> Place:
-    """A folder or an object store by what the user wrote. ConfigError for what can be neither."""
+    """The folder or object store that the user named. Raises ConfigError for anything else."""
     if isinstance(text, RemotePath):
         return text
     uri = _URI.fullmatch(str(text))
@@ -457,7 +457,7 @@ def place(text: "str | Place") -> Place:
     scheme, rest = uri["scheme"].lower(), uri["rest"]
     if any(sign in rest for sign in "@?#"):
         raise ConfigError(
-            f"--storage: an address {scheme}://... must not hold keys, passwords or options ('@', '?', '#'); "
+            f"--storage: an address {scheme}://... must not contain keys, passwords or options ('@', '?', '#'); "
             f"credentials come from {_SECRETS.get(scheme, 'the environment')}"
         )
     if scheme not in SCHEMES:
@@ -466,13 +466,13 @@ def place(text: "str | Place") -> Place:
     if not parts or not _BUCKET.fullmatch(parts[0]):
         raise ConfigError(f"--storage {text}: must name a bucket: {scheme}://BUCKET/FOLDER")
     if any(part in (".", "..") for part in parts) or not rest.isprintable():
-        raise ConfigError(f"--storage {text}: names in a store have no '.', '..' or control characters between slashes")
+        raise ConfigError(f"--storage {text}: must not have '.', '..' or control characters between slashes")
     return RemotePath(scheme, "/".join(parts))
 
 
 def assert_reachable(path: Place) -> None:
-    """ConfigError when an object store cannot be used, Unavailable when it does not answer: said in seconds, and before
-    anything is spent."""
+    """Raises ConfigError when an object store cannot be used, and Unavailable when it does not answer, within seconds
+    and before anything starts."""
     if not isinstance(path, RemotePath):
         return
     from pyarrow.fs import FileSelector
@@ -485,11 +485,11 @@ def assert_reachable(path: Place) -> None:
         kind = Unavailable if error.errno in TRANSIENT else ConfigError
         raise kind(f"{path}: {error.strerror}") from None
     if not known:
-        raise ConfigError(f"{path}: there is no bucket '{path.bucket}'; make it, or choose another --storage")
+        raise ConfigError(f"{path}: bucket '{path.bucket}' does not exist; create it, or choose another --storage")
 
 
 def assert_writable(path: Place) -> None:
-    """ConfigError when nothing can be written below; leaves nothing behind but the folder."""
+    """Raises ConfigError when nothing can be written there; leaves nothing behind except the folder."""
     assert_reachable(path)
     try:
         make_folder(path)
@@ -500,8 +500,8 @@ def assert_writable(path: Place) -> None:
 
 
 def make_folder(path: Place, parents: bool = True) -> None:
-    """With those above it, unless without `parents`: then one that was deleted stays so, and a FileNotFoundError says
-    it. The folder above each new one is synced: what is written in there outlives the machine."""
+    """Creates a folder, with its parents unless `parents` is False: then a deleted parent raises FileNotFoundError. The
+    parent of each new folder is synced, so that its content survives a crash of the machine."""
     if isinstance(path, RemotePath) or path.exists():
         return
     if parents:
@@ -522,8 +522,8 @@ def sync_folder(path: Path) -> None:
 
 
 def viewed(path: Place, names: Collection[str] = ()) -> Place:
-    """A folder as it is now, for reading. Of an object store one listing is taken, and the objects of these names are
-    fetched side by side; a local folder is quick enough as it is."""
+    """A snapshot of a folder for reading. For an object store it takes one listing and fetches the objects of these
+    names in parallel; a local folder is fast enough without it."""
     if not isinstance(path, RemotePath) or path.view is not None:
         return path
     view = View(path.key, {info.path: Stat(info.size, info.mtime_ns or 0) for info in _objects(path)})
@@ -541,7 +541,7 @@ def _objects(path: RemotePath) -> list[Any]:
 
 
 def fetch(paths: Iterable[Place]) -> None:
-    """Reads objects of a view side by side, so that reading them one by one costs nothing more."""
+    """Reads objects of a view in parallel, so that reading them later is free."""
     wanted = [path for path in paths if isinstance(path, RemotePath) and path.view is not None]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for path, data in zip(wanted, pool.map(_content, wanted), strict=True):
@@ -550,7 +550,7 @@ def fetch(paths: Iterable[Place]) -> None:
 
 
 def _content(path: RemotePath) -> bytes | None:
-    """None for one that has vanished; one that cannot be read is read again by whoever needs it."""
+    """The content; None if the object has vanished or cannot be read, so that a later read reports the error."""
     try:
         return path.read_bytes()
     except OSError:
@@ -559,19 +559,19 @@ def _content(path: RemotePath) -> bytes | None:
 
 @retried
 def read_bytes(path: Place, most: int = LARGEST_FILE, start: int = 0) -> bytes:
-    """From the byte `start` on. OSError for what is no file, and for one that is too large to be ours."""
+    """The content from byte `start` on. Raises OSError if the path is not a file, or too large to be ours."""
     if not isinstance(path, Path):
         return path.read_bytes()[start:]
     with opened(path) as file:
         if os.fstat(file.fileno()).st_size - start > most:
-            raise OSError(errno.EFBIG, f"larger than {most / 1e9:g} GB, which no file of a run is", str(path))
+            raise OSError(errno.EFBIG, f"larger than {most / 1e9:g} GB, so it is not a file of a run", str(path))
         file.seek(start)
         return file.read()
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """A file for reading. OSError for a pipe or a device, which would be waited for, or read, for ever."""
+    """A file open for reading. Raises OSError for a pipe or a device, which could block forever."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a file but a pipe, a socket or a device", str(path))
@@ -590,7 +590,7 @@ def read_if_there(path: Place) -> bytes | None:
 
 @functools.cache
 def _here() -> tuple[str, str]:
-    """The boot of this machine, and the space in it whose processes see each other's numbers, such as a container."""
+    """The boot of this machine, and its process namespace, for example a container."""
     boot, space = socket.gethostname(), socket.gethostname()
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
@@ -599,13 +599,13 @@ def _here() -> tuple[str, str]:
 
 
 def owner() -> str:
-    """For the name of what this process writes and removes again: should it be killed, others can tell."""
+    """Part of the names of this process's temporary files, so that others can recognise them if it is killed."""
     return "-".join([*_here(), str(os.getpid())])
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Of a temporary name, by what `owner` put in it."""
+    """The owner of a temporary file, read from its name."""
 
     boot: str
     space: str
@@ -617,12 +617,12 @@ class Owner:
 
     @property
     def is_known(self) -> bool:
-        """Whether its processes can be seen from here."""
+        """Whether its processes are visible from here."""
         return (self.boot, self.space) == _here()
 
     @property
     def is_dead(self) -> bool:
-        """For certain."""
+        """Whether the process is certainly dead."""
         return self.is_known and not psutil.pid_exists(self.pid)
 
 
@@ -630,7 +630,7 @@ OWNER = "(?P<boot>[0-9a-f]{6})-(?P<space>[0-9a-f]{6})-(?P<pid>[0-9]{1,10})"
 
 
 def owner_in(found: re.Match[str]) -> Owner | None:
-    """None where a name has none."""
+    """The owner in a name; None if the name has none."""
     return Owner(found["boot"], found["space"], int(found["pid"])) if found["pid"] else None
 
 
@@ -638,7 +638,7 @@ def owner_in(found: re.Match[str]) -> Owner | None:
 
 
 def scratch(path: RemotePath) -> Path:
-    """A folder of this machine for what must be files here, such as those of a client that knows no stores."""
+    """A local folder for files of clients that cannot use object stores."""
     name = f"disentune-{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     for folder in (cache / "disentune", Path(tempfile.gettempdir()) / f"disentune-{os.getuid()}"):
@@ -654,7 +654,7 @@ _clock_offsets: dict[str, float] = {}
 
 
 def clock_offset(scheme: str) -> float | None:
-    """Seconds by which the store's clock is ahead of ours, asked for once; None while it does not say."""
+    """Seconds by which the store's clock is ahead of ours, queried once; None if unknown."""
     if scheme not in _clock_offsets and (found := _asked_offset(scheme)) is not None:
         _clock_offsets[scheme] = found
     return _clock_offsets.get(scheme)
@@ -666,7 +666,7 @@ def _asked_offset(scheme: str) -> float | None:
         try:
             with urlopen(Request(url, method="HEAD"), timeout=CONNECT_S) as answer:
                 date = answer.headers["Date"]
-        except HTTPError as refusal:  # it, too, has a date
+        except HTTPError as refusal:  # its headers have a date too
             date = refusal.headers["Date"]
         return parsedate_to_datetime(date).timestamp() - time.time()
     except (OSError, TypeError, ValueError):

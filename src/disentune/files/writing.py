@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written aside, synced and renamed; and what a killed writer leaves of that."""
+"""Atomic writes: to a temporary file that is synced and renamed; and the removal of those that a killed writer left."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from disentune.files.storage import OWNER, Owner, Place, RemotePath, owner, owne
 
 
 def write_atomically(path: Place, data: bytes) -> None:
-    """All of it or nothing: a reader sees the old content until the new one is safe."""
+    """Writes all or nothing: a reader sees the old content until the new content is safe."""
     if isinstance(path, RemotePath):
         path.write_bytes(data)
     else:
@@ -35,17 +35,17 @@ def _write_aside(path: Path, data: bytes) -> None:
 
 
 def asides(folder: Place, pattern: str) -> Iterator[Path]:
-    """What killed writers left. In an object store there is no such thing."""
+    """Temporary files that killed writers left; none in an object store."""
     return iter(()) if isinstance(folder, RemotePath) else folder.glob(pattern)
 
 
 _ASIDE = re.compile(rf"\..+\.({OWNER}-)?[0-9a-f]{{8}}")
 STALE_S = 1800.0
-"""How long the file of a writer that cannot be seen from here is left alone. No write takes so long."""
+"""Minimum age before removing a file whose writer is not visible from here; no write takes that long."""
 
 
 def clear_asides(folder: Path) -> None:
-    """What killed writers left. A living one's stays, as does what a late worker of another machine may be writing."""
+    """Removes the temporary files of killed writers, but not those of a live one or of a worker on another machine."""
     for entry in os.scandir(folder):
         found = _ASIDE.fullmatch(entry.name)
         if found and entry.is_file(follow_symlinks=False) and _is_left(owner_in(found), entry):

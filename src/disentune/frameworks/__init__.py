@@ -13,6 +13,7 @@ from disentune.frameworks import (
     dip_vae_ii,
     factor_vae,
     info_vae,
+    manipulator,
     pcl,
     slow_vae,
 )
@@ -34,6 +35,7 @@ FRAMEWORKS = Catalogue(
         dip_vae_ii.FRAMEWORK,
         factor_vae.FRAMEWORK,
         info_vae.FRAMEWORK,
+        manipulator.FRAMEWORK,
         pcl.FRAMEWORK,
         slow_vae.FRAMEWORK,
     ],

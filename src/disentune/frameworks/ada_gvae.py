@@ -15,16 +15,26 @@ from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Post
 class Params(Frozen):
     """`ratio` sets the threshold between a pair's smallest divergence (0) and its largest (1).
 
-    `divergence: kl` is disentanglement_lib's, `symmetric_kl` disent's. `averaging: as_published` takes the second
-    image's mean for both, so that the first one's does not enter; variances are averaged all the same. disent did so
-    from October 2021 to June 2022, and the models of Michlo et al., IJCAI 2023, were almost certainly trained with it.
+    `divergence: kl` is that of disentanglement_lib, `symmetric_kl` that of disent. `averaging: as_published` uses the
+    second image's mean for both and ignores the first one's; variances are still averaged. disent did so from October
+    2021 to June 2022, and the models of Michlo et al., IJCAI 2023, were almost certainly trained with it.
     """
 
-    beta: float = Field(ge=0)
-    ratio: float = Field(0.5, ge=0, le=1)
-    divergence: Divergence = "symmetric_kl"
-    averaging: Literal["mean", "as_published"] = "mean"
-    pairs: Pairs = Original()
+    beta: float = Field(ge=0, description="weight of the KL; its meaning depends on loss_scale")
+    ratio: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="where the threshold lies between a pair's smallest divergence (0) and its largest (1)",
+    )
+    divergence: Divergence = Field(
+        "symmetric_kl",
+        description="between the posteriors of a pair: kl as in disentanglement_lib, symmetric_kl as in disent",
+    )
+    averaging: Literal["mean", "as_published"] = Field(
+        "mean", description="of the latents that a pair shares; as_published uses the second image's mean for both"
+    )
+    pairs: Pairs = Field(Original(), description="how the second image of a pair differs from the first")
 
 
 def average(first: Posterior, second: Posterior, averaging: str = "mean") -> Posterior:

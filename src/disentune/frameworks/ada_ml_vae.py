@@ -16,10 +16,18 @@ class Params(Frozen):
     `divergence: kl` is disentanglement_lib's, `symmetric_kl` disent's.
     """
 
-    beta: float = Field(ge=0)
-    ratio: float = Field(0.5, ge=0, le=1)
-    divergence: Divergence = "symmetric_kl"
-    pairs: Pairs = Original()
+    beta: float = Field(ge=0, description="weight of the KL; its meaning depends on loss_scale")
+    ratio: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="where the threshold lies between a pair's smallest divergence (0) and its largest (1)",
+    )
+    divergence: Divergence = Field(
+        "symmetric_kl",
+        description="between the posteriors of a pair: kl as in disentanglement_lib, symmetric_kl as in disent",
+    )
+    pairs: Pairs = Field(Original(), description="how the second image of a pair differs from the first")
 
 
 def product(first: Posterior, second: Posterior) -> Posterior:

@@ -19,8 +19,8 @@ DIVERGENCES = {"symmetric_kl": symmetric_kl, "kl": kl}
 def below_threshold(divergence: Tensor, ratio: float) -> Tensor:
     """Strictly below low + ratio * (high - low) of its own row, (n, d); the largest never is.
 
-    disentanglement_lib says the same the other way round: at the threshold or above, a latent keeps its own posterior.
-    It takes twice the KL, but a common factor moves nothing across the threshold.
+    disentanglement_lib is equivalent: at or above the threshold, a latent keeps its own posterior. It uses twice the
+    KL, but a common factor does not change which latents are below the threshold.
     """
     low, high = torch.aminmax(divergence, dim=1, keepdim=True)
     return (divergence < low + ratio * (high - low)) & (divergence < high)  # at ratio 1 the sum may round above high
@@ -33,7 +33,7 @@ def shared_latents(first: Posterior, second: Posterior, ratio: float, divergence
 
 
 def aggregate(first: Posterior, second: Posterior, average: Posterior, shared: Tensor) -> Posterior:
-    """Both posteriors of each pair, one batch under the other, (2n, d), with the average in the shared latents."""
+    """Both posteriors of each pair, stacked, (2n, d), with the average in the shared latents."""
     means = [torch.where(shared, average.mean, own.mean) for own in (first, second)]
     logvars = [torch.where(shared, average.logvar, own.logvar) for own in (first, second)]
     return Posterior(torch.cat(means), torch.cat(logvars))

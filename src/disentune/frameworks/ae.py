@@ -1,10 +1,10 @@
-"""Autoencoder: Hinton & Salakhutdinov, Science 2006: reconstruction from the mean alone, no term on latents."""
+"""Autoencoder: Hinton & Salakhutdinov, Science 2006: reconstruction from the mean only, no term on latents."""
 
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Step
 
 
 class Params(Frozen):
-    """None: nothing is weighed. Unlike beta-VAE with beta 0, codes carry no noise, and log-variances are not used."""
+    """No parameters. Unlike beta-VAE with beta 0, codes have no noise, and log-variances are not used."""
 
 
 def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses:

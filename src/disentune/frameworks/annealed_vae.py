@@ -7,18 +7,18 @@ from disentune.plugin import AutoEncoder, Batch, Count, Framework, Frozen, Losse
 
 
 class Params(Frozen):
-    """The capacity C grows in a straight line from 0 to `c_max` over `ramp` updates, then stays.
+    """The capacity C grows linearly from 0 to `c_max` over `ramp` updates, then stays constant.
 
-    C is in nats an image whatever `loss_scale` says. The paper: gamma 1000, c_max 25, ramp 100,000 on dSprites.
+    C is in nats per image, whatever the `loss_scale`. The paper: gamma 1000, c_max 25, ramp 100,000 on dSprites.
     """
 
-    c_max: float = Field(ge=0, description="capacity at the end of the ramp, nats an image")
+    c_max: float = Field(ge=0, description="capacity at the end of the ramp, nats per image")
     gamma: float = Field(1000.0, ge=0, description="weight of the KL's distance from the capacity")
-    ramp: Count = Field(100_000, ge=1, description="updates until the capacity is c_max")
+    ramp: Count = Field(100_000, ge=1, description="updates until the capacity reaches c_max")
 
 
 def capacity(updates: int, c_max: float, ramp: int) -> float:
-    """C after so many updates, in nats an image."""
+    """C after `updates` updates, in nats per image."""
     return min(c_max, c_max * updates / ramp)
 
 

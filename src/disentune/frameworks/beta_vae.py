@@ -7,9 +7,9 @@ from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Step
 
 
 class Params(Frozen):
-    """beta weighs the KL; what it means depends on `loss_scale`."""
+    """beta weights the KL; its meaning depends on `loss_scale`."""
 
-    beta: float = Field(ge=0)
+    beta: float = Field(ge=0, description="weight of the KL; its meaning depends on loss_scale")
 
 
 def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses:

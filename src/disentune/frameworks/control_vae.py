@@ -1,4 +1,4 @@
-"""ControlVAE: Shao et al., ICML 2020, Algorithm 1: VAE whose beta a PI controller moves until the KL is as wanted."""
+"""ControlVAE: Shao et al., ICML 2020, Algorithm 1: VAE with a PI controller that adjusts beta to reach a target KL."""
 
 from typing import Literal
 
@@ -11,23 +11,26 @@ from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Stat
 
 
 class Params(Frozen):
-    """beta rises while the KL exceeds `kl_target` (nats an image, whatever `loss_scale` says) and sinks below it.
+    """beta rises while the KL exceeds `kl_target` (nats per image, whatever the `loss_scale`) and falls below it.
 
-    The paper raises the target for disentangling from 0.5 by 0.15 every 5000 updates up to 18; a schedule is close:
-    `kl_target: {schedule: linear, initial: 0.5, final: 18, end: 583333}`. For images it fixes the target, with
-    beta_min 0, beta_max 1 and ki 0.0001. Both gains are positive here, as in the paper; its code writes ki < 0.
+    For disentangling, the paper raises the target from 0.5 by 0.15 every 5000 updates up to 18; a close schedule is
+    `kl_target: {schedule: linear, initial: 0.5, final: 18, end: 583333}`. For images the target is fixed, with
+    beta_min 0, beta_max 1 and ki 0.0001. Both gains are positive here, as in the paper; its code has ki < 0.
 
-    `anti_windup` says when the integral rests. `conditional`: while beta is beyond a bound and the error pushes it
-    further. `released`: whenever the last beta, not yet clipped, was below beta_min, as in the authors' code; there,
-    a target more than kp / ki nats above the first KL takes the integral below -kp, and beta stays beta_min for good.
+    `anti_windup` sets when the integral pauses. `conditional`: while beta is beyond a bound and the error pushes it
+    further. `released`: whenever the last beta before clipping was below beta_min, as in the authors' code; there, a
+    target more than kp / ki nats above the first KL takes the integral below -kp, and beta stays at beta_min forever.
     """
 
-    kl_target: float = Field(ge=0, description="nats an image")
+    kl_target: float = Field(ge=0, description="nats per image")
     kp: float = Field(0.01, ge=0, description="gain of the error of this step")
     ki: float = Field(0.001, ge=0, description="gain of the sum of errors")
-    beta_min: float = Field(1.0, ge=0)
-    beta_max: float | None = Field(None, gt=0)
-    anti_windup: Literal["conditional", "released"] = "conditional"
+    beta_min: float = Field(1.0, ge=0, description="smallest beta")
+    beta_max: float | None = Field(None, gt=0, description="largest beta; null: no limit")
+    anti_windup: Literal["conditional", "released"] = Field(
+        "conditional",
+        description="when the sum of errors pauses: while beta is beyond a bound, or as in the authors' code",
+    )
 
     @field_validator("beta_max")
     @classmethod
@@ -39,7 +42,7 @@ class Params(Frozen):
 
 
 def start(params: Params) -> State:
-    """The controller at rest: beta is beta_min. In float64, whatever the model's precision."""
+    """The initial state of the controller, where beta is beta_min; in float64, whatever the model's precision."""
     return {
         "integral": torch.zeros((), dtype=torch.float64),
         "beta": torch.tensor(params.beta_min, dtype=torch.float64),
@@ -64,7 +67,7 @@ def controlled(kl: Tensor, state: State, params: Params) -> State:
 
 
 def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses:
-    """Reconstruction + beta * KL, where beta already answers to this step's KL, without a gradient."""
+    """Reconstruction + beta * KL, where beta already depends on this step's KL, without a gradient."""
     q = model.encode(batch.x)
     recon = batch.recon(model.decode(sample(q, step.rng)), batch.x)
     kl = nats_per_image(kl_to_prior(q))

@@ -48,4 +48,4 @@ def dip_loss(
 
 def check_batch(setting: Context, params: object) -> None:
     if setting.batch_size < 2:
-        raise ValueError("a DIP-VAE takes a covariance over the batch: training.batch_size must be >= 2")
+        raise ValueError("a DIP-VAE computes a covariance over the batch: training.batch_size must be >= 2")

@@ -7,9 +7,9 @@ from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Step
 
 
 class Params(Frozen):
-    """lambda_od weighs the squared covariances of different latents, lambda_d the squares of (variance - 1).
+    """lambda_od weights the squared covariances of different latents, lambda_d the squares of (variance - 1).
 
-    Without lambda_d it is lambda_od, as in disentanglement_lib, and follows a schedule of lambda_od.
+    lambda_d defaults to lambda_od, as in disentanglement_lib, and follows a schedule of lambda_od.
     """
 
     lambda_od: float = Field(ge=0, description="weight off the diagonal")

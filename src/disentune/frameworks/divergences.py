@@ -14,7 +14,7 @@ SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 def inclusive_kl(points: Tensor, log_prior: Tensor, q: Posterior) -> Tensor:
     """KL(p(z) || q(z)) from points (m, d) drawn from the prior and log p at them (m,); a scalar, in nats.
 
-    q(z) is the mean of the batch's n posteriors. The paper prints sums in the place of both means.
+    q(z) is the mean of the batch's n posteriors. The paper has sums instead of both means.
     """
     each = Posterior(q.mean[None], q.logvar[None])
     log_posteriors = log_density(each, points[:, None]).sum(dim=2)
@@ -29,10 +29,10 @@ def _imq(x: Tensor, y: Tensor) -> Tensor:
 
 
 def mmd_imq(x: Tensor, y: Tensor) -> Tensor:
-    """Squared maximum mean discrepancy of two samples (n, d), latent by latent; a scalar, no nats.
+    """Squared maximum mean discrepancy of two samples (n, d), latent by latent; a scalar, not in nats.
 
-    Added over latents and over scales as the authors' code does; the paper's kernel takes all latents together. The
-    means within a sample leave out pairs of a point with itself, so the value is unbiased and may be negative.
+    Summed over latents and scales as in the authors' code; the paper's kernel uses all latents together. The means
+    within a sample exclude pairs of a point with itself, so the value is unbiased and may be negative.
     """
     n, d = x.shape
     itself = n * d * len(SCALES)

@@ -1,4 +1,4 @@
-"""FactorVAE: Kim & Mnih, ICML 2018, Eq. 2: VAE + gamma * total correlation, as a discriminator estimates it."""
+"""FactorVAE: Kim & Mnih, ICML 2018, Eq. 2: VAE + gamma * total correlation, estimated by a discriminator."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -21,14 +21,18 @@ DEEPEST = 100
 
 
 class Params(Frozen):
-    """The discriminator has `depth` hidden layers of `width` units and an Adam of its own.
+    """The discriminator has `depth` hidden layers of `width` units and its own Adam.
 
-    `permuted` says where the codes come from that it learns to tell from the joint ones: a `second_batch`, as in the
-    paper's Algorithm 2, or the `same_batch`, as in disentanglement_lib, which halves the images to draw and encode.
+    `permuted` is the source of the codes that it learns to distinguish from the joint ones: a `second_batch`, as in the
+    paper's Algorithm 2, or the `same_batch`, as in disentanglement_lib, which halves the number of images to draw and
+    encode.
     """
 
     gamma: float = Field(ge=0, description="weight of the total correlation; 0 is the VAE")
-    permuted: Literal["second_batch", "same_batch"] = "second_batch"
+    permuted: Literal["second_batch", "same_batch"] = Field(
+        "second_batch",
+        description="source of the permuted codes: a second batch (the paper) or the same one (disentanglement_lib)",
+    )
     depth: Count = Field(6, ge=1, description="hidden layers of the discriminator")
     width: Count = Field(1000, ge=1, description="units of each hidden layer")
     helper_learning_rate: float = Field(1e-4, gt=0, description="learning rate of the discriminator")
@@ -54,7 +58,7 @@ def optimiser(parameters: Iterable[nn.Parameter], params: Params) -> Adam:
 
 
 def permuted(z: Tensor, rng: np.random.Generator) -> Tensor:
-    """Each latent shuffled over the batch by itself, (n, d): a draw from the product of the marginals."""
+    """Each latent shuffled independently over the batch, (n, d): a draw from the product of the marginals."""
     n, d = z.shape
     order = rng.permuted(np.tile(np.arange(n)[:, None], d), axis=0)
     return z.gather(0, torch.from_numpy(order).to(z.device))
@@ -78,9 +82,9 @@ def product_codes(model: AutoEncoder, z: Tensor, second: Tensor | None, rng: np.
 
 
 def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses:
-    """Reconstruction + KL + gamma * TC; the discriminator learns on codes cut from the encoder, in a fresh forward.
+    """Reconstruction + KL + gamma * TC; the discriminator learns on detached codes, in a separate forward pass.
 
-    Both learn from the weights that the step began with, as in disentanglement_lib; Algorithm 2 moves the VAE first.
+    Both learn from the weights at the start of the step, as in disentanglement_lib; Algorithm 2 updates the VAE first.
     """
     q = model.encode(batch.x)
     z = sample(q, step.rng)
@@ -96,7 +100,7 @@ def check(setting: Context, params: Params) -> None:
     if setting.batch_size < 2:
         raise ValueError("factor_vae permutes codes over the batch: training.batch_size must be >= 2")
     if params.depth > DEEPEST:
-        raise ValueError(f"a discriminator may have {DEEPEST} hidden layers, but depth is {params.depth}")
+        raise ValueError(f"a discriminator may have at most {DEEPEST} hidden layers, but depth is {params.depth}")
 
 
 FRAMEWORK = Framework(

@@ -11,7 +11,7 @@ from disentune.plugin import AutoEncoder, Batch, Context, Framework, Frozen, Los
 
 
 class Params(Frozen):
-    """`alpha` gives up that much of the KL; `lambda_z` is the paper's lambda, on how far codes are from the prior.
+    """`alpha` reduces the weight of the KL; `lambda_z` is the paper's lambda, the weight of the codes' divergence.
 
     alpha 0 and lambda_z 1 are the VAE, alpha 1 is the MMD-VAE. With squares = |z - z'|^2 the kernel is
     exp(-squares / scale) (`rbf`) or scale / (scale + squares) (`imq`), where scale = 2 * latents * kernel_variance:
@@ -20,8 +20,10 @@ class Params(Frozen):
 
     alpha: float = Field(le=1, description="weight of the mutual information of images and codes")
     lambda_z: float = Field(gt=0, description="weight of the codes' divergence from the prior, lambda in the paper")
-    kernel: Literal["rbf", "imq"] = "rbf"
-    kernel_variance: float = Field(1.0, gt=0)
+    kernel: Literal["rbf", "imq"] = Field(
+        "rbf", description="of the maximum mean discrepancy: rbf (Gaussian) or imq (inverse multiquadratic)"
+    )
+    kernel_variance: float = Field(1.0, gt=0, description="multiplies the kernel's scale, 2 * latents")
 
     @property
     def mmd_weight(self) -> float:
@@ -32,7 +34,7 @@ class Params(Frozen):
     def _draws_codes_to_the_prior(cls, lambda_z: float, others: ValidationInfo) -> float:
         alpha = others.data.get("alpha", 1.0)
         if alpha + lambda_z < 1 - 1e-9:  # -1.993 + 2.993 is a rounding below 1
-            reason = "a smaller one weighs the MMD below 0 and drives codes from the prior"
+            reason = "a smaller value gives the MMD a negative weight and drives codes away from the prior"
             raise ValueError(f"must be >= 1 - alpha, {1 - alpha:g}, but is {lambda_z:g}: {reason}")
         return lambda_z
 

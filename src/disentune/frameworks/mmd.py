@@ -33,6 +33,6 @@ def _mean_off_diagonal(similarities: Tensor) -> Tensor:
 
 
 def mmd(x: Tensor, y: Tensor, kernel: Kernel, scale: float) -> Tensor:
-    """Unbiased estimate of the squared MMD of x (n, d) and y (m, d), a scalar: negative about half the time at 0."""
+    """Unbiased estimate of the squared MMD of x (n, d) and y (m, d), a scalar; if the MMD is 0, often negative."""
     within = [_mean_off_diagonal(kernel(squared_distances(one, one), scale)) for one in (x, y)]
     return sum(within) - 2 * kernel(squared_distances(x, y), scale).mean()

@@ -1,4 +1,4 @@
-"""What frameworks of pairs share: both images as one batch, and back."""
+"""Shared by frameworks of pairs: both images as one batch, and back."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from disentune.plugin import Batch, Posterior
 
 
 def both_images(batch: Batch) -> Tensor:
-    """(2n, c, h, w): the first images, and under them their partners."""
+    """(2n, c, h, w): the first images, followed by their partners."""
     assert batch.pair is not None, "the loop draws partners for params with `pairs`"
     return torch.cat([batch.x, batch.pair])
 

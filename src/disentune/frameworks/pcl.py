@@ -1,4 +1,4 @@
-"""PCL: Hyvarinen & Morioka, AISTATS 2017: tells true pairs from shuffled ones by a sum over features.
+"""PCL: Hyvarinen & Morioka, AISTATS 2017: distinguishes true pairs from shuffled ones by a sum over features.
 
 Not a VAE: the features are the encoder's means, and neither the decoder nor the log-variances learn anything.
 """
@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, binary_cross_entropy_with_logits
 
@@ -18,19 +19,21 @@ from disentune.plugin import AutoEncoder, Batch, Context, Framework, Frozen, Los
 class Params(Frozen):
     """`normalised` features have mean 0 and variance 1 over the batch's 2n images, as in the authors' code.
 
-    That only shifts and scales each feature, so metrics see the means as they are. `raw` features, with the weight of
-    the squares fixed at 1, are the comparison on images in the first release of SlowVAE's code (Klindt et al., 2021).
+    This only shifts and scales each feature, so metrics use the means as they are. `raw` features, with the weight of
+    the squares fixed at 1, are the baseline on images in the first release of SlowVAE's code (Klindt et al., 2021).
     """
 
-    features: Literal["normalised", "raw"] = "normalised"
-    pairs: Pairs = Laplace()
+    features: Literal["normalised", "raw"] = Field(
+        "normalised", description="normalised to mean 0 and variance 1 over the batch, as in the authors' code, or raw"
+    )
+    pairs: Pairs = Field(Laplace(), description="how the second image of a pair differs from the first")
 
 
 class Regression(nn.Module):
     """Logit that two images are a pair: -sum_i |u_i h_i + v_i h'_i + b_i| + |a| sum_i h_i^2 + m.
 
-    h is of the later image, h' of the earlier. For AR(1) sources with Laplace innovations it is the log-ratio of true
-    to shuffled pairs, were their marginals Gaussian. The authors keep a >= 0 by a clamp after each step.
+    h is the feature of the later image, h' of the earlier. For AR(1) sources with Laplace innovations it would be the
+    log-ratio of true to shuffled pairs if their marginals were Gaussian. The authors clamp a >= 0 after each step.
     """
 
     def __init__(self, features: int, learns_scale: bool):
@@ -52,7 +55,7 @@ def extra(setting: Context, params: Params, generator: torch.Generator, images: 
 
 
 def others(n: int, rng: np.random.Generator) -> np.ndarray:
-    """For each of n >= 2 the number of another, all alike: the next on a random cycle, so none meets itself."""
+    """For each of n >= 2, the uniformly random index of another: the next on a random cycle, so never itself."""
     cycle = rng.permutation(n)
     following = np.empty(n, int)
     following[cycle] = np.roll(cycle, -1)

@@ -1,7 +1,7 @@
 """Priors p(z) that decompose a latent space: Mathieu et al., ICML 2019, section 6 and appendix B.
 
-Each is a law of codes, `Law`, and may be chosen by name. Only the anisotropic one looks at the data first, so its law
-is a module that the framework brings along.
+Each is a distribution of codes, `Law`, and is chosen by name. Only the anisotropic one looks at the data first, so its
+law is a module of the framework.
 """
 
 import math
@@ -17,9 +17,9 @@ from disentune.maths.gaussian import kl, log_density, nats_per_image
 from disentune.plugin import Context, Count, Frozen, Images, Posterior, spelled_out
 
 RELEASED = 20
-"""Singular values that the released code computes; it then takes the smallest of them."""
+"""Number of singular values that the released code computes; it then uses the smallest of them."""
 MOST_NUMBERS = 2**28
-"""Of the images whose components are taken: 2 GB."""
+"""Maximum number of pixels of the images whose components are computed: 2 GB."""
 
 
 class Law(Protocol):
@@ -28,16 +28,16 @@ class Law(Protocol):
         ...
 
     def kl(self, q: Posterior, z: Tensor) -> Tensor:
-        """KL(q(z|x) || p(z)) in nats an image, a scalar; exact where it can be, else from the one sample z of q."""
+        """KL(q(z|x) || p(z)) in nats per image, a scalar; exact if possible, else from the single sample z of q."""
         ...
 
     def sample(self, like: Tensor, rng: np.random.Generator) -> Tensor:
-        """As many codes as in `like`, (n, d); drawn in float64, so that every precision sees the same draw."""
+        """As many codes as in `like`, (n, d); drawn in float64, so that every precision gets the same draw."""
         ...
 
 
 def sampled_kl(q: Posterior, z: Tensor, log_prior: Tensor) -> Tensor:
-    """Mean over the batch of log q(z|x) - log p(z), with log p(z) (n,) counted once an image, not once a latent."""
+    """Mean over the batch of log q(z|x) - log p(z), with log p(z) (n,) counted once per image, not once per latent."""
     return (log_density(q, z).sum(dim=1) - log_prior).mean()
 
 
@@ -79,41 +79,43 @@ def principal_variances(images: Tensor) -> Tensor:
 class Anisotropic(Frozen):
     """Zero-mean Gaussian with a variance for each latent: scale * d * the share of each of d principal components.
 
-    The components are those of the images in the network's units, so the shares depend on `dataset.transform`. The
-    mean variance is `scale`, whatever the shares: learning them cannot stand in for a smaller beta.
+    The components are those of the images in the network's units, so the shares depend on `dataset.transform`. The mean
+    variance is always `scale`, so learning the shares cannot replace a smaller beta.
     """
 
     name: Literal["anisotropic"] = "anisotropic"
     scale: float = Field(1.0, gt=0, description="mean variance of the latents")
-    learned: bool = Field(False, description="train the shares from there on; else they stay fixed")
+    learned: bool = Field(False, description="train the shares, starting from these values; false: they stay fixed")
     take: Literal["top", "as_released"] = Field(
-        "top", description="the d largest components, or the d smallest of the 20 largest as the authors' code does"
+        "top", description="the d largest components, or the d smallest of the 20 largest, as in the authors' code"
     )
-    images: Count = Field(2048, ge=2, description="images to take the components of; all when the data set has fewer")
+    images: Count = Field(
+        2048, ge=2, description="images from which the components are computed; all if the data set has fewer"
+    )
 
     def check(self, setting: Context) -> None:
-        """Raises ValueError when there cannot be enough components."""
+        """Raises ValueError if there cannot be enough components."""
         available = min(self.images, setting.population, math.prod(setting.shape))
         if self.take == "as_released" and setting.latents > RELEASED:
-            raise ValueError(f"prior: as_released knows {RELEASED} components, but there are {setting.latents} latents")
+            raise ValueError(f"prior: as_released has {RELEASED} components, but there are {setting.latents} latents")
         needed = self._needed(setting.latents)
         numbers = min(self.images, setting.population) * math.prod(setting.shape)
         if numbers > MOST_NUMBERS:
             raise ValueError(
-                f"prior: anisotropic looks at {numbers:,} pixels at once, but at most {MOST_NUMBERS:,} are held; "
+                f"prior: anisotropic needs {numbers:,} pixels at once, but at most {MOST_NUMBERS:,} are allowed; "
                 "lower prior.images"
             )
         if available < needed:
             raise ValueError(
-                f"prior: anisotropic needs {needed} principal components, but at most {available} images and pixels "
-                "are there to take them of; raise prior.images, or use fewer latents or `take: top`"
+                f"prior: anisotropic needs {needed} principal components, but there are {available} images or pixels "
+                "to compute them from; raise prior.images, or use fewer latents or `take: top`"
             )
 
     def _needed(self, latents: int) -> int:
         return RELEASED if self.take == "as_released" else latents
 
     def law(self, latents: int, images: Images) -> "AnisotropicLaw":
-        """Looks at the images. Raises ValueError when they span fewer dimensions than the components needed."""
+        """Computes the components. Raises ValueError if the images span fewer dimensions than components are needed."""
         seen = images(self.images)
         variances, needed = principal_variances(seen), self._needed(latents)
         noise = variances[0] * max(len(seen), seen[0].numel()) * torch.finfo(variances.dtype).eps
@@ -155,8 +157,8 @@ class StudentT(Frozen):
     """Student's t in every latent, independent: heavy tails mark the axes; a large `nu` gives the isotropic prior."""
 
     name: Literal["student_t"] = "student_t"
-    nu: float = Field(ge=1, description="degrees of freedom; 1 is Cauchy's law")
-    scale: float = Field(1.0, gt=0, description="square of the law's scale")
+    nu: float = Field(ge=1, description="degrees of freedom; 1 is the Cauchy distribution")
+    scale: float = Field(1.0, gt=0, description="square of the distribution's scale")
 
     def log_density(self, z: Tensor) -> Tensor:
         spread = self.nu * self.scale
@@ -170,6 +172,15 @@ class StudentT(Frozen):
 
     def sample(self, like: Tensor, rng: np.random.Generator) -> Tensor:
         return math.sqrt(self.scale) * torch.from_numpy(rng.standard_t(self.nu, size=tuple(like.shape))).to(like)
+
+    def to_normal(self, codes: np.ndarray) -> np.ndarray:
+        """The increasing map of each code that makes N(0, 1) of this law, as the authors' code does before scoring.
+
+        It goes through the tail on the code's own side of 0, where a probability near 1 would lose its digits.
+        """
+        tails = scipy.special.stdtr(self.nu, -np.abs(codes) / math.sqrt(self.scale))
+        found: np.ndarray = -np.sign(codes) * scipy.special.ndtri(np.maximum(tails, np.finfo(np.float64).tiny))
+        return found
 
 
 class Mixture(Frozen):
@@ -198,13 +209,13 @@ class Mixture(Frozen):
 
 
 class SpikeAndSlab(Frozen):
-    """(1 - share) N(0, 1) + share N(0, spike^2) in every latent, independent: codes of which a share is off.
+    """(1 - share) N(0, 1) + share N(0, spike^2) in every latent, independent: sparse codes, of which a share is off.
 
-    The paper's body prints spike^2 = 0.05; its appendix and its code have spike = 0.05.
+    The body of the paper has spike^2 = 0.05; its appendix and its code have spike = 0.05.
     """
 
     name: Literal["spike_and_slab"] = "spike_and_slab"
-    share: float = Field(ge=0, le=1, description="chance that a latent is off; 0 is the prior of the VAE")
+    share: float = Field(ge=0, le=1, description="probability that a latent is off; 0 is the prior of the VAE")
     spike: float = Field(0.05, gt=0, description="standard deviation of a latent that is off")
 
     def _log_normal(self, z: Tensor, deviation: float, weight: float) -> Tensor:
@@ -229,4 +240,4 @@ Prior = Annotated[
     Field(discriminator="name"),
     BeforeValidator(spelled_out),
 ]
-"""A prior by name, with its own parameters beside the name."""
+"""A prior by name, with its own parameters."""

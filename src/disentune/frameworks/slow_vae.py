@@ -1,4 +1,4 @@
-"""SlowVAE: Klindt et al., ICLR 2021: codes of a pair differ by a sparse step, drawn from a Laplace law."""
+"""SlowVAE: Klindt et al., ICLR 2021: codes of a pair differ by a sparse step with a Laplace distribution."""
 
 import math
 from typing import Literal
@@ -14,19 +14,22 @@ from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, Post
 
 
 class Params(Frozen):
-    """The paper's weights: they multiply terms of a pair, so half of each falls on an image.
+    """The paper's weights, which multiply terms of a pair; half of each applies to an image.
 
     A pair costs two reconstructions, `beta` times the KL of one image to N(0, 1), and `gamma` times the KL of the
     other to Laplace(mean of the first's code, `rate`). With `directions: mean`, either image may be the earlier one,
-    with equal chance. The released code is `as_published`: it adds the cross-entropies of both directions, but
-    subtracts the entropy of one, so the pull towards the partner is twice what gamma says.
+    with equal probability. `as_published` is the released code: it adds the cross-entropies of both directions, but
+    subtracts the entropy of one, so the pull towards the partner is twice that of gamma.
     """
 
-    beta: float = Field(1.0, ge=0)
-    gamma: float = Field(10.0, ge=0)
-    rate: float = Field(6.0, gt=0, description="of the Laplace law: its inverse scale; larger is sparser")
-    directions: Literal["mean", "as_published"] = "mean"
-    pairs: Pairs = Laplace()
+    beta: float = Field(1.0, ge=0, description="weight of the KL to N(0, 1) of one image of a pair")
+    gamma: float = Field(10.0, ge=0, description="weight of the KL between the images of a pair")
+    rate: float = Field(6.0, gt=0, description="inverse scale of the Laplace distribution; larger is sparser")
+    directions: Literal["mean", "as_published"] = Field(
+        "mean",
+        description="mean: either image of a pair may be the earlier one; as_published: the sum of the released code",
+    )
+    pairs: Pairs = Field(Laplace(), description="how the second image of a pair differs from the first")
 
 
 def cross_entropy_with_laplace(mean: Tensor, logvar: Tensor, rate: float) -> Tensor:
@@ -34,19 +37,19 @@ def cross_entropy_with_laplace(mean: Tensor, logvar: Tensor, rate: float) -> Ten
 
     E|z| = s sqrt(2 / pi) exp(-t^2 / 2) + mean erf(t / sqrt 2) with deviation s and t = mean / s.
     """
-    logvar = logvar.clamp(min=-100)  # s = e^-50 counts as none; smaller ones make 1 / s infinite and 0 * inf a NaN
+    logvar = logvar.clamp(min=-100)  # s = e^-50 is effectively 0; smaller values make 1 / s infinite and 0 * inf a NaN
     t = mean * torch.exp(-logvar / 2)
     size = math.sqrt(2 / math.pi) * torch.exp((logvar - t.square()) / 2) + mean * torch.erf(t / math.sqrt(2))
     return rate * size - math.log(rate / 2)
 
 
 def entropy(q: Posterior) -> Tensor:
-    """Of each latent, (n, d), in nats."""
+    """Entropy of each latent, (n, d), in nats."""
     return (q.logvar + math.log(2 * math.pi * math.e)) / 2
 
 
 def transition(q: Posterior, p: Posterior, params: Params) -> Tensor:
-    """KL of each image's posterior to the Laplace law around its partner's mean, one under the other, (2n, d).
+    """KL of each image's posterior to the Laplace distribution around its partner's mean, stacked, (2n, d).
 
     Gradients reach both means.
     """

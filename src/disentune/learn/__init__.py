@@ -1,1 +1,1 @@
-"""Training and evaluating one model; knows nothing of sweeps or Ray."""
+"""Training and evaluation of one model; independent of sweeps and Ray."""

@@ -1,4 +1,4 @@
-"""All that the project does with CUDA beyond moving tensors: the lines that a machine without a GPU cannot try."""
+"""All uses of CUDA except moving tensors; these lines cannot be tested on a machine without a GPU."""
 
 import errno
 import gc
@@ -8,7 +8,7 @@ import sys
 import torch
 
 LEAK_BYTES = 128 << 20
-"""Held by a process between two trials: up to this it is cuBLAS's own workspaces, above it something is left over."""
+"""Memory that a process may keep between two trials, mostly cuBLAS workspaces; more is a leak."""
 _OUT_OF_MEMORY = (
     "CUDA error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
@@ -31,7 +31,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def prepare(fraction: float) -> None:
-    """Repeatable numbers, and no more of a shared GPU's memory than a trial's share of the GPU."""
+    """Makes results repeatable, and limits the memory on a shared GPU to the trial's share of it."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is only repeatable with this
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
@@ -40,12 +40,12 @@ def prepare(fraction: float) -> None:
 
 
 def hide() -> None:
-    """From a trial that holds no GPU, whatever it calls. Ray by itself leaves all of a node's to be seen."""
+    """Hides the GPUs from a trial that holds none. Ray by default leaves all GPUs of a node visible."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def release() -> int:
-    """Gives back what no tensor holds any more; returns the bytes that are still held in this process.
+    """Frees the memory that no tensor uses; returns the bytes that are still allocated in this process.
 
     An error of a kernel breaks CUDA for the rest of a process: then all of the memory counts as held.
     """
@@ -64,15 +64,15 @@ MOST_OBJECTS = 20_000
 
 
 def _collect() -> None:
-    """Libraries bring half a million objects that never go. To look at them all again took longer than a short trial:
-    what is left of very many is not looked at any more."""
+    """Collects garbage. Libraries create half a million objects that stay forever, and scanning them took longer than a
+    short trial, so the objects that survive are frozen and later collections skip them."""
     gc.collect()
     if len(gc.get_objects()) > MOST_OBJECTS:
         gc.freeze()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Of a GPU or of the host; some libraries say so only in words."""
+    """Whether an error means that the GPU or the host ran out of memory; some libraries say so only in the message."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)

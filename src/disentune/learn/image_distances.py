@@ -1,8 +1,8 @@
-"""How far apart images are that differ in one factor: by its values, by the reconstruction loss (the perceived
+"""Distances between images that differ in one factor: by the factor's values, by the reconstruction loss (the perceived
 distance), and at each level of a trained model. Michlo et al., IJCAI 2023, sections 4 to 6.
 
-A line is the paper's traversal: all images that differ in one factor alone, in the order of its values. Distances of
-images are means over pixels, those of values L1. Nothing here trains.
+A line is the paper's traversal: all images that differ only in one factor, in the order of its values. Distances
+between images are means over pixels; those between values are L1. Nothing is trained here.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from disentune.data.factors import FactorGrid
+from disentune.data.factors import FactorGrid, FactorTable, factors_of, full_grid
 from disentune.errors import DataError
 from disentune.learn.evaluation import Trained
 from disentune.learn.transforms import Inputs, inputs
@@ -25,20 +25,20 @@ from disentune.plugin import Posterior
 from disentune.spec.config import Named, TrialConfig
 
 LINES = 64
-"""Around random images, that a factor is looked at along unless asked for more."""
+"""Default number of lines per factor, through random images."""
 GROUPS, GROUP = 64, 32
-"""Groups of random images, each of which is compared with all of its group: the published procedure's 32, by which
-one pair in 32 is of an image with itself."""
+"""Size of groups of random images that are all compared with each other: 32 as in the published procedure, so that one
+pair in 32 is an image with itself."""
 COMPARED = 2**19
-"""Numbers on each side of the pairs that are compared at a time, so that they stay in the cache: 2 MB."""
+"""Numbers on each side of the pairs compared at a time, so that they stay in the cache: 2 MB."""
 AT_A_TIME = 2**24
-"""Numbers of the images that are held at a time: 64 MB."""
+"""Numbers in the images held at a time: 64 MB."""
 LEVELS = ("x", "z", "kl", "x_recon")
-"""Of a trained model, Figs. 4 and 10: images by the loss, codes (L2 of means), posteriors (symmetric KL, mean over
-latents), decoded means by the loss."""
+"""Levels of a trained model, Figs. 4 and 10: images by the loss, codes (L2 of means), posteriors (symmetric KL, mean
+over latents), decoded means by the loss."""
 
 Say = Callable[[str, int, int], None]
-"""What is being done, how much of it is, and of how much."""
+"""Called with the current activity, the number of finished items and the total."""
 
 
 def _silent(what: str, done: int, total: int) -> None:
@@ -47,18 +47,24 @@ def _silent(what: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class World:
-    """Images and the loss that compares them: all that perceived distances depend on."""
+    """Images and the loss that compares them, on which perceived distances depend."""
 
     images: Inputs
     recon: Named
 
     @property
+    def known(self) -> FactorGrid | FactorTable:
+        """The factors of the images."""
+        return factors_of(self.images.data)
+
+    @property
     def grid(self) -> FactorGrid:
-        return FactorGrid(self.images.data.factor_names, self.images.data.factor_sizes)
+        """DataError where images do not fill it."""
+        return full_grid(self.known, "a line along one factor")
 
 
 def opened(config: TrialConfig) -> World:
-    """What a trial's perceived distances are made of; its data set must be prepared."""
+    """The world of a trial; its data set must be prepared."""
     dataset = config.dataset
     data = dataset.plugin.open(dataset.params)
     published = dataset.plugin.published(dataset.params)
@@ -69,15 +75,15 @@ def opened(config: TrialConfig) -> World:
 
 
 def lines(grid: FactorGrid, factor: int, count: int | None, rng: np.random.Generator) -> np.ndarray:
-    """Lines around `count` random images, (count, size); without a count every line there is."""
+    """Lines through `count` random images, (count, size); without a count, every line."""
     if count is None:
         return grid.every_line(factor)
     return grid.around(rng.integers(len(grid), size=count), factor)
 
 
-def groups(grid: FactorGrid, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Groups of random images, (count, 32)."""
-    return rng.integers(len(grid), size=(count, GROUP))
+def groups(images: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Groups of random ones of so many images, (count, 32)."""
+    return rng.integers(images, size=(count, GROUP))
 
 
 # ---- their distances
@@ -87,7 +93,7 @@ def groups(grid: FactorGrid, count: int, rng: np.random.Generator) -> np.ndarray
 def perceived(world: World, indices: np.ndarray, say: Say = _silent, what: str = "") -> np.ndarray:
     """The loss between each two images of a line or group, (l, v) -> float64 (l, v, v), a mean over pixels.
 
-    A loss need be neither symmetric nor 0 between equals: the one that stands first is shown, the other the target.
+    A loss may be asymmetric, and nonzero between equal images: the first image is the output, the second the target.
     """
     found, size = [], indices.shape[1]
     whole = max(1, AT_A_TIME // (size * prod(world.images.data.shape)))
@@ -101,8 +107,8 @@ def perceived(world: World, indices: np.ndarray, say: Say = _silent, what: str =
 
 @torch.no_grad()
 def learnt(trained: Trained, indices: np.ndarray) -> np.ndarray:
-    """Distances at each of `LEVELS`, (l, v) -> float64 (4, l, v, v). Each image is encoded and decoded once, in
-    however many pairs it stands. DataError when the model gives no finite numbers."""
+    """Distances at each of `LEVELS`, (l, v) -> float64 (4, l, v, v). Each image is encoded and decoded once,
+    however many pairs contain it. Raises DataError if the model's output is not finite."""
     size = indices.shape[1]
     with undisturbed(trained.model):
         x = trained.images(indices.ravel())
@@ -116,7 +122,7 @@ def learnt(trained: Trained, indices: np.ndarray) -> np.ndarray:
 
 
 def _pairs(size: int, count: int) -> Tensor:
-    """(2, count * m): each two members of a line, the first one shown; also each with itself."""
+    """(2, count * m): each two members of a line, including each with itself."""
     upper = np.stack(np.triu_indices(size))
     starts = size * np.arange(count)
     return torch.from_numpy((upper[:, None, :] + starts[:, None]).reshape(2, -1))
@@ -131,7 +137,7 @@ def _compared(recon: Named, images: Tensor, pairs: Tensor) -> Tensor:
 
 
 def _mirrored(found: Tensor, size: int) -> np.ndarray:
-    """Upper triangles one after another, diagonals with them, as whole matrices (l, v, v)."""
+    """Full matrices (l, v, v) from concatenated upper triangles with diagonals."""
     first, second = np.triu_indices(size)
     triangles = found.cpu().numpy().reshape(-1, len(first))
     matrices = np.empty((len(triangles), size, size))
@@ -139,12 +145,12 @@ def _mirrored(found: Tensor, size: int) -> np.ndarray:
     return matrices
 
 
-# ---- a trained model, left as it was
+# ---- a trained model, which is not changed
 
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """In evaluation mode, and back to how it was; a model that draws from a global generator leaves no trace."""
+    """Sets evaluation mode and restores the previous mode; also restores global generators that the model may use."""
     was, devices = model.training, {parameter.device for parameter in model.parameters()}
     model.eval()
     try:
@@ -157,7 +163,7 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
 def finite_codes(trained: Trained, x: Tensor) -> Posterior:
     q = trained.model.encode(x)
     if not (_is_finite(q.mean) and _is_finite(q.logvar)):
-        raise DataError("the encoder gives codes that are not finite")
+        raise DataError("the encoder's codes are not finite")
     return q
 
 
@@ -167,17 +173,17 @@ def decoded(trained: Trained, z: Tensor) -> Tensor:
         return torch.empty(0, *trained.images.data.shape)
     images: Tensor = trained.recon.plugin.to_image(trained.model.decode(z), trained.recon.params)
     if not _is_finite(images):
-        raise DataError("the decoder gives images that are not finite")
+        raise DataError("the decoder's images are not finite")
     return images
 
 
 def _is_finite(numbers: Tensor) -> bool:
-    """In one pass: a NaN is both the smallest and the largest."""
+    """Checks in one pass: a NaN is both the minimum and the maximum."""
     return all(extreme.isfinite() for extreme in numbers.aminmax())
 
 
 def doubled(q: Posterior) -> Posterior:
-    """A posterior far from others overflows float32."""
+    """In float64, because a posterior far from others overflows float32."""
     return Posterior(q.mean.double(), q.logvar.double())
 
 
@@ -186,19 +192,19 @@ def doubled(q: Posterior) -> Posterior:
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """Of distances with those of the factors' values."""
+    """Agreement of distances with those of the factors' values."""
 
-    pearson: float
-    spearman: float
-    """Both over all pairs of a line or group, of an image with itself too: the published convention, by which equally
-    far images still correlate, because equals are at 0."""
+    pearson: float | None
+    spearman: float | None
+    """Both over all pairs of a line or group, including an image with itself: the published convention, by which
+    equally distant images still correlate, because the distance to itself is 0. None if no factor is known."""
     mean_distance: float
     sd_distance: float
-    """Both over pairs of two images; Table A1's. The factor with the largest mean is learnt first."""
+    """Both over pairs of two different images, as in Table A1. The factor with the largest mean is learnt first."""
     sample: np.ndarray
     """These distances, (m,)."""
 
-    def numbers(self) -> dict[str, float]:
+    def numbers(self) -> dict[str, float | None]:
         return {
             "pearson": self.pearson,
             "spearman": self.spearman,
@@ -207,16 +213,18 @@ class Agreement:
         }
 
 
-def agreement(truth: np.ndarray, found: np.ndarray) -> Agreement:
-    """Of matrices (l, v, v) with those of the truth, of the same shape or one for all."""
-    truth = np.broadcast_to(truth, found.shape)
+def agreement(truth: np.ndarray | None, found: np.ndarray) -> Agreement:
+    """Agreement of matrices (l, v, v) with the true ones, of the same shape or one for all; None if unknown."""
     two = _of_two(found).ravel()
     spread = 0.0 if _all_equal(two) else float(two.std())
+    if truth is None:
+        return Agreement(None, None, float(two.mean()), spread, two)
+    truth = np.broadcast_to(truth, found.shape)
     return Agreement(pearson(truth, found), spearman(truth, found), float(two.mean()), spread, two)
 
 
 def _all_equal(distances: np.ndarray) -> bool:
-    """But for the rounding of sums."""
+    """Whether all distances are equal up to the rounding of sums."""
     return bool(np.ptp(distances) <= 1e-12 * np.abs(distances).max())
 
 
@@ -228,23 +236,23 @@ def steps_apart(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Along:
-    """What the loss makes of one factor."""
+    """Perceived distances along one factor."""
 
     name: str
     matrix: np.ndarray
     """(v, v), the mean over lines: a panel of Figs. 3 and 8."""
     agreement: Agreement
     ordered: bool
-    """Whether its values have an order that could be seen."""
+    """Whether its values have an order."""
     line_orders: np.ndarray
-    """(l,), the order of each line taken alone; empty where there is no order."""
+    """(l,), the order of each line by itself; empty if there is no order."""
     nearest: float
     farthest: float
-    """The smallest and the largest excess of two values on any line."""
+    """The smallest and the largest excess distance of two values on any line."""
 
     @property
     def excess(self) -> np.ndarray:
-        """The matrix less what a loss charges for showing the very image, which some do."""
+        """The matrix minus the loss between equal images, which is not 0 for some losses."""
         return _excess(self.matrix)
 
     @property
@@ -259,24 +267,24 @@ class Along:
     @property
     def order(self) -> float | None:
         """(r - r0) / (1 - r0), where r is Pearson's correlation of perceived distances with steps between values, over
-        the pairs of all lines pooled, an image with itself among them, and r0 is the r of equal distances.
+        the pairs of all lines pooled, including an image with itself, and r0 is r for equal distances.
 
-        It is 1 only when distances are the same linear function of the steps on every line, 0 when all pairs are
-        equally far apart, and it can be below 0. Lines that are each in exact proportion give less than 1 when their
-        scales differ: `line_order` does not. None for values without an order, fewer than three, or all alike.
+        It is 1 only if distances are the same linear function of the steps on every line, 0 if all pairs are equally
+        far apart, and it can be negative. Lines that are each exactly proportional give less than 1 if their scales
+        differ; `line_order` does not. None for values without an order, fewer than three values, or equal images.
         """
-        if not self.has_order:
+        if not self.has_order or self.agreement.pearson is None:
             return None
         return _rescaled(self.agreement.pearson, self.agreement.sample, len(self.matrix))
 
     @property
     def line_order(self) -> float | None:
-        """The same number of each line taken alone, then the mean over lines; a line of equal distances counts as 0."""
+        """The same number for each line by itself, averaged over lines; a line with equal distances counts as 0."""
         return float(self.line_orders.mean()) if self.has_order else None
 
 
 def along_lines(name: str, found: np.ndarray, ordered: bool) -> Along:
-    """Of the matrices of a factor's lines, (l, v, v)."""
+    """Summarises the matrices of a factor's lines, (l, v, v)."""
     steps, matrix = steps_apart(np.arange(found.shape[-1])), found.mean(axis=0)
     orders = [_line_order(steps, line) for line in found] if _can_have_order(ordered, matrix) else []
     pairs = _of_two(_excess(found))
@@ -294,7 +302,7 @@ def _line_order(steps: np.ndarray, line: np.ndarray) -> float:
 
 
 def _rescaled(correlation: float, pairs: np.ndarray, values: int) -> float:
-    """From 0, where all pairs of two values are equally far apart, to 1."""
+    """Rescales a correlation, from 0 if all pairs of two values are equally far apart to 1."""
     if _all_equal(pairs):
         return 0.0
     steps = steps_apart(np.arange(values))
@@ -303,7 +311,7 @@ def _rescaled(correlation: float, pairs: np.ndarray, values: int) -> float:
 
 
 def _excess(found: np.ndarray) -> np.ndarray:
-    """Matrices (..., v, v) less the mean of both images' distance to themselves."""
+    """Matrices (..., v, v) minus the mean of both images' distances to themselves."""
     own = np.diagonal(found, axis1=-2, axis2=-1)
     result: np.ndarray = found - (own[..., :, None] + own[..., None, :]) / 2
     return result
@@ -320,13 +328,13 @@ class Look:
     """A world's perceived distances."""
 
     factors: dict[str, Along]
-    """Of two or more values."""
+    """The factors that have two or more values."""
     anywhere: Agreement
-    """Over pairs of random images, with L1 over all factors."""
+    """Agreement over pairs of random images, with L1 over all factors."""
 
     @property
     def order(self) -> float | None:
-        """Mean of `Along.order` over the factors that have one; below 0 counts as 0."""
+        """Mean of `Along.order` over the factors that have one; negative orders count as 0."""
         return _mean([along.order for along in self.factors.values()])
 
     @property
@@ -336,17 +344,12 @@ class Look:
 
 
 def look(world: World, count: int | None = LINES, seed: int = 0, say: Say = _silent) -> Look:
-    """Along `count` lines of each factor, or along all; which ones depends on the seed and the data set alone."""
-    varied = [factor for factor, size in enumerate(world.grid.sizes) if size > 1]
+    """Measures `count` lines of each factor, or all; the choice depends only on the seed and the data set. If images do
+    not fill the grid of their factors, there are no lines, only random images."""
+    sizes = world.known.sizes if isinstance(world.known, FactorGrid) else ()
+    varied = [factor for factor, size in enumerate(sizes) if size > 1]
     found = [_along(world, factor, count, seed, say) for factor in varied]
     return Look({along.name: along for along in found}, _anywhere(world, count, stream(seed, "distances"), say))
-
-
-def quick_order(world: World, count: int = 2, seed: int = 0) -> float | None:
-    """`Look.order` from a few lines, and from nothing else."""
-    grid, categorical = world.grid, world.images.data.categorical
-    ordered = [f for f, size in enumerate(grid.sizes) if size > 2 and grid.names[f] not in categorical]
-    return _mean([_along(world, factor, count, seed, _silent).order for factor in ordered])
 
 
 def _along(world: World, factor: int, count: int | None, seed: int, say: Say) -> Along:
@@ -361,16 +364,19 @@ def _mean(orders: list[float | None]) -> float | None:
 
 
 def _anywhere(world: World, count: int | None, rng: np.random.Generator, say: Say) -> Agreement:
-    members = groups(world.grid, GROUPS if count is None else min(GROUPS, max(1, count)), rng)
-    values = world.grid.factors(members.ravel()).reshape(*members.shape, -1)
+    members = groups(len(world.known), GROUPS if count is None else min(GROUPS, max(1, count)), rng)
+    found = perceived(world, members, say, "random images")
+    if not world.known.names:
+        return agreement(None, found)
+    values = world.known.factors(members.ravel()).reshape(*members.shape, -1)
     truth = np.abs(values[:, :, None] - values[:, None]).sum(axis=-1).astype(np.float64)
-    return agreement(truth, perceived(world, members, say, "random images"))
+    return agreement(truth, found)
 
 
 def levels(
     trained: Trained, count: int | None, seed: int = 0
 ) -> Iterator[tuple[str, dict[str, np.ndarray], dict[str, Agreement]]]:
-    """Of each factor: its name, and at each level of the model the mean matrix (v, v) and the agreement."""
+    """For each factor: its name, and at each level of the model the mean matrix (v, v) and the agreement."""
     grid = trained.grid
     for factor, (name, size) in enumerate(zip(grid.names, grid.sizes, strict=True)):
         if size > 1:

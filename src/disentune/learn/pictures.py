@@ -1,14 +1,14 @@
-"""What a trained model sees: reconstructions, latent traversals, and distances along each factor, as plain arrays.
+"""Pictures of a trained model: reconstructions, latent traversals, and distances along each factor, as plain arrays.
 
-Which images are shown does not depend on the trial's seed, only on the data set: every evaluation of every trial shows
-the same ones, so that trials can be compared by eye. Nothing here changes a trial: not its weights, not the state of
-its layers, not a generator.
+The choice of images depends only on the data set, not on the trial's seed: every evaluation of every trial shows the
+same images, so that trials can be compared by eye. Drawing changes nothing in a trial: neither weights, nor the state
+of layers, nor generators.
 """
 
 import io
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Literal
 
@@ -16,74 +16,90 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from disentune.data.factors import FactorGrid
+from disentune.data.factors import FactorGrid, FactorTable
 from disentune.errors import DataError
-from disentune.learn import image_distances
+from disentune.learn import image_distances, plane
 from disentune.learn.evaluation import Trained
 from disentune.learn.image_distances import decoded, doubled, finite_codes, steps_apart, undisturbed
+from disentune.learn.plane import Plane
 from disentune.maths.gaussian import kl_to_prior
 from disentune.maths.randomness import stream
 
 SHOWN, SAMPLE, LATENTS, FRAMES = 8, 256, 10, 8
-"""Images that are shown, images that tell how much a latent carries, latents that are traversed, steps of each."""
+"""Numbers of shown images, of images to measure the latents with, of traversed latents, and of steps of each."""
 FACTORS, VALUES = 6, 40
-"""At most so many matrices, and so many values in each."""
+"""Maximum numbers of matrices, and of values in each."""
 LINES, LINE_IMAGES = 6, 120
-"""Traversals that a matrix is averaged over; of long ones fewer, so that a factor costs at most so many images."""
+"""Number of traversals that a matrix is averaged over; fewer if they are long, to limit the images per factor."""
 COLUMNS = ("factors", *image_distances.LEVELS)
 """Michlo et al., IJCAI 2023, Figs. 4 and 10: distances of the factor's values, then at each level of the model."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Images are uint8 (..., h, w, c) as people see them, whatever the network's units; a data set of points has none,
-    so its arrays are empty."""
+    """Images are uint8 (..., h, w, c), ready for display, whatever the network's units; for a data set of points these
+    arrays are empty, and its points are in `plane`."""
 
     originals: np.ndarray
     """(n, h, w, c)."""
     reconstructions: np.ndarray
     """(n, h, w, c): decoded means of the originals' posteriors."""
     traversals: np.ndarray
-    """(l, frames, h, w, c): the first original's mean, one latent of it going from the smallest mean of the sample to
-    the largest; the latents that carry most come first."""
+    """(l, frames, h, w, c): decoded from the first original's mean, with one latent moving from the smallest to the
+    largest mean of the sample; the most informative latents come first."""
     latents: np.ndarray
-    """(l,) int64: which ones."""
+    """(l,) int64: the traversed latents."""
     kl: np.ndarray
-    """(l,) float32: nats of each to the prior, mean over the sample."""
+    """(l,) float32: KL of each to the prior in nats, mean over the sample."""
     spans: np.ndarray
     """(l, 2) float32: where each traversal starts and ends."""
     distances: Mapping[str, np.ndarray]
     """Factor -> float32 (5, v, v), in the order of `COLUMNS`: means over random traversals of the factor."""
+    unchanged: np.ndarray | None = None
+    """(n, h, w, c): the originals before their data set was manipulated; None for any other data set."""
+    two_latents: np.ndarray | None = None
+    """(frames, frames, h, w, c): the first original's mean while the first two latents go over their spans, the first
+    one from row to row; None unless requested."""
+    plane: Plane = field(default_factory=plane.empty)
+    """Data, codes and reconstructions, if there are two latents or the data are points in the plane."""
 
 
-_ARRAYS = [field.name for field in fields(Pictures) if field.name != "distances"]
+_OPTIONAL = ("unchanged", "two_latents")
+_ARRAYS = [one.name for one in fields(Pictures) if one.name not in ("distances", "plane", *_OPTIONAL)]
+Order = Literal["kl", "variance"]
 
 
 # ---- drawing
 
 
 @torch.no_grad()
-def drawn(trained: Trained, seed: int = 0) -> Pictures:
-    """Another `seed` shows other images. DataError when the model gives no finite numbers."""
+def drawn(trained: Trained, seed: int = 0, order: Order = "kl", two_latents: bool = False) -> Pictures:
+    """Another `seed` shows other images; `order` says which latents come first. Raises DataError if the model's output
+    is not finite."""
     with undisturbed(trained.model):
-        rng, grid = stream(seed, "pictures"), trained.grid
-        x = trained.images(rng.choice(len(grid), min(SAMPLE, len(grid)), replace=False))
+        rng, known = stream(seed, "pictures"), trained.known
+        indices = rng.choice(len(known), min(SAMPLE, len(known)), replace=False)
+        x = trained.images(indices)
         q = finite_codes(trained, x)
         kl = kl_to_prior(doubled(q)).mean(dim=0)
-        latents = torch.argsort(kl, descending=True, stable=True)[:LATENTS]
+        ranks = -kl if order == "kl" else doubled(q).logvar.exp().mean(dim=0)
+        latents = torch.argsort(ranks, stable=True)[:LATENTS]
         spans = torch.stack([q.mean.amin(dim=0), q.mean.amax(dim=0)], dim=1)[latents]
         shown = SHOWN if _has_pixels(trained) else 0
         return Pictures(
-            originals=_pixels(trained, x[:shown]),
-            reconstructions=_pixels(trained, decoded(trained, q.mean[:shown])),
+            originals=pixels(trained, x[:shown]),
+            reconstructions=pixels(trained, decoded(trained, q.mean[:shown])),
             traversals=_traversals(trained, q.mean[:shown], latents, spans),
             latents=latents.cpu().numpy(),
             kl=kl[latents].float().cpu().numpy(),
             spans=spans.cpu().numpy(),
             distances={
-                grid.names[factor]: _distances(trained, factor, stream(seed, f"pictures/{grid.names[factor]}"))
-                for factor in _longest(grid)
+                known.names[factor]: _distances(trained, factor, stream(seed, f"pictures/{known.names[factor]}"))
+                for factor in _longest(known)
             },
+            unchanged=_unchanged(trained, indices[:shown]),
+            two_latents=_two_latents(trained, q.mean[:shown], latents, spans) if two_latents else None,
+            plane=plane.drawn(trained, seed),
         )
 
 
@@ -91,10 +107,27 @@ def _has_pixels(trained: Trained) -> bool:
     return trained.images.data.images(np.arange(1)).dtype == np.uint8
 
 
-def _pixels(trained: Trained, x: Tensor) -> np.ndarray:
-    """Images in the network's units as uint8 (n, h, w, c): what the transform did is undone."""
+def pixels(trained: Trained, x: Tensor) -> np.ndarray:
+    """Images in the network's units as uint8 (n, h, w, c), with the transform undone."""
     unit = x.to(trained.images.mean) * trained.images.std + trained.images.mean
     return unit.clamp(0, 1).mul(255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
+
+
+def _unchanged(trained: Trained, indices: np.ndarray) -> np.ndarray | None:
+    """The same images in the data set that a manipulated one was made from."""
+    before = getattr(trained.images.data, "original", None)
+    return None if before is None else np.ascontiguousarray(before.images(indices).transpose(0, 2, 3, 1))
+
+
+def _two_latents(trained: Trained, bases: Tensor, latents: Tensor, spans: Tensor) -> np.ndarray | None:
+    if not len(bases) or len(latents) < 2:
+        return None
+    z = bases[0].repeat(FRAMES, FRAMES, 1)
+    share = torch.linspace(0, 1, FRAMES, device=z.device)
+    z[..., latents[0]] = torch.lerp(spans[0, 0], spans[0, 1], share)[:, None]
+    z[..., latents[1]] = torch.lerp(spans[1, 0], spans[1, 1], share)[None]
+    frames = pixels(trained, decoded(trained, z.flatten(0, 1)))
+    return frames.reshape(FRAMES, FRAMES, *frames.shape[1:])
 
 
 def _traversals(trained: Trained, bases: Tensor, latents: Tensor, spans: Tensor) -> np.ndarray:
@@ -105,15 +138,17 @@ def _traversals(trained: Trained, bases: Tensor, latents: Tensor, spans: Tensor)
     share = torch.linspace(0, 1, FRAMES, device=z.device)
     for row, latent in enumerate(latents.tolist()):
         z[row, :, latent] = torch.lerp(spans[row, 0], spans[row, 1], share)
-    frames = _pixels(trained, decoded(trained, z.flatten(0, 1)))
+    frames = pixels(trained, decoded(trained, z.flatten(0, 1)))
     return frames.reshape(len(latents), FRAMES, height, width, channels)
 
 
 # ---- distances along factors
 
 
-def _longest(grid: FactorGrid) -> list[int]:
-    """The factors of most values, in the data set's order; one value has no distances."""
+def _longest(grid: FactorGrid | FactorTable) -> list[int]:
+    """The factors with the most values, in the data set's order, without those of one value; a table has no lines."""
+    if isinstance(grid, FactorTable):
+        return []
     ranked = sorted(range(len(grid.sizes)), key=lambda factor: -grid.sizes[factor])[:FACTORS]
     return sorted(factor for factor in ranked if grid.sizes[factor] > 1)
 
@@ -132,46 +167,58 @@ def _distances(trained: Trained, factor: int, rng: np.random.Generator) -> np.nd
 # ---- as bytes
 
 MOST_BYTES, MOST_SHOWN = 2**26, 64
-"""What pictures may unpack to, and have of anything: files come from a folder that others may write to."""
+"""Limits for unpacked sizes and counts, because files come from a folder that others may write to."""
 
 
 def to_bytes(pictures: Pictures) -> bytes:
-    """A compressed NPZ file that NumPy reads anywhere; equal pictures give equal bytes, as it has no dates in it."""
+    """A compressed NPZ file; equal pictures give equal bytes, because it contains no dates."""
     arrays = {name: getattr(pictures, name) for name in _ARRAYS}
+    arrays |= {name: array for name in _OPTIONAL if (array := getattr(pictures, name)) is not None}
     arrays |= {f"distances_{place}": matrix for place, matrix in enumerate(pictures.distances.values())}
     arrays["factors"] = np.array(list(pictures.distances), np.str_)
+    if len(pictures.plane):
+        arrays |= {f"plane_{name}": getattr(pictures.plane, name) for name in plane.NAMES}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, array in arrays.items():
             entry = io.BytesIO()
             np.lib.format.write_array(entry, array, allow_pickle=False)
-            # `savez_compressed` packs harder: a twentieth smaller, for a quarter more of the time of all that is drawn.
+            # `savez_compressed` compresses more: 5 % smaller files, but 25 % more time for drawing everything.
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), entry.getvalue(), zipfile.ZIP_DEFLATED, compresslevel=1)
     return buffer.getvalue()
 
 
 def from_bytes(data: bytes) -> Pictures:
-    """DataError when they are not what `to_bytes` made."""
+    """Raises DataError if the bytes were not made by `to_bytes`."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > MOST_BYTES:
-                raise DataError(f"it unpacks to more than {MOST_BYTES:,} bytes")
+                raise DataError(f"it would unpack to more than {MOST_BYTES:,} bytes")
             if archive.testzip() is not None:
                 raise DataError("a checksum differs")
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             factors = [str(name) for name in file["factors"]]
             distances = {name: file[f"distances_{place}"] for place, name in enumerate(factors)}
-            pictures = Pictures(distances=distances, **{name: file[name] for name in _ARRAYS})
+            names = [*_ARRAYS, *(name for name in _OPTIONAL if name in file)]
+            arrays = {name: file[name] for name in names}
+            pictures = Pictures(distances=distances, plane=_plane_in(file), **arrays)
         _assert_shapes(pictures)
-        "".join(factors).encode()  # no half of a character
-    except Exception as error:  # a damaged archive fails in a dozen ways, and none is worth a page
-        raise DataError(f"these are no pictures, or damaged ones: {type(error).__name__}: {error}") from None
+        plane.refuse_misshapen(pictures.plane)
+        "".join(factors).encode()  # raises for lone surrogates
+    except Exception as error:  # a damaged archive can fail in many ways
+        raise DataError(f"not a file of pictures, or damaged: {type(error).__name__}: {error}") from None
     return pictures
+
+
+def _plane_in(file: Mapping[str, np.ndarray]) -> Plane:
+    """Files of other models have none."""
+    return Plane(**{name: file[f"plane_{name}"] for name in plane.NAMES}) if "plane_labels" in file else plane.empty()
 
 
 def _assert_shapes(pictures: Pictures) -> None:
     images, frames, matrices = pictures.originals, pictures.traversals, pictures.distances.values()
     rows = len(pictures.latents)
+    unchanged, square = pictures.unchanged, pictures.two_latents
     sound = (
         images.shape == pictures.reconstructions.shape
         and frames.shape[2:] == images.shape[1:]
@@ -185,23 +232,27 @@ def _assert_shapes(pictures: Pictures) -> None:
         and (images.ndim, frames.ndim) == (4, 5)
         and max(len(images), rows, frames.shape[1], *(m.shape[-1] for m in matrices), 0) <= MOST_SHOWN
         and all(m.shape == (len(COLUMNS), m.shape[-1], m.shape[-1]) for m in matrices)
+        and (unchanged is None or (unchanged.shape, unchanged.dtype) == (images.shape, np.uint8))
+        and (square is None or (square.ndim, square.shape[2:], square.dtype) == (5, images.shape[1:], np.uint8))
+        and (square is None or 0 < max(square.shape[:2]) <= MOST_SHOWN)
     )
     if not sound:
-        raise DataError("shapes that do not go together")
+        raise DataError("its shapes do not fit together")
 
 
 # ---- as images
 
 SIDE = 64
-"""Pixels to which small images are enlarged, about."""
+"""Approximate size in pixels to which small images are enlarged."""
 GAP, MARGIN, LINE = 4, 8, 14
-"""Pixels between images, around text, and of a line of text."""
-Sheet = Literal["reconstructions", "traversals", "distances"]
+"""Pixels between images, around text, and per line of text."""
+Sheet = Literal["reconstructions", "traversals", "distances", "plane"]
 
 
 def sheets(pictures: Pictures) -> dict[Sheet, np.ndarray]:
-    """Ready to show, uint8 (h, w, 3): `reconstructions` below their originals, `traversals` with a row a latent,
-    `distances` with a row a factor, each panel in its own scale. What there is nothing of is left out."""
+    """Images ready to show, uint8 (h, w, 3): `reconstructions` below their originals, `traversals` with one row per
+    latent, `distances` with one row per factor, each panel with its own scale, `plane` with the points of data, codes
+    and reconstructions. Empty ones are left out."""
     found: dict[Sheet, np.ndarray] = {}
     if len(pictures.originals):
         both = np.stack([pictures.originals, pictures.reconstructions])
@@ -210,11 +261,14 @@ def sheets(pictures: Pictures) -> dict[Sheet, np.ndarray]:
         found["traversals"] = _labelled(mosaic(pictures.traversals), latent_labels(pictures), [])
     if pictures.distances:
         found["distances"] = _labelled(mosaic(_panels(pictures)), list(pictures.distances), COLUMNS)
+    if len(pictures.plane):
+        panels = _plane_panels(pictures.plane)
+        found["plane"] = _labelled(mosaic(np.array([[*panels.values()]])), [""], [*panels])
     return found
 
 
 def latent_labels(pictures: Pictures) -> list[str]:
-    """Which latent each row of traversals is, with its nats."""
+    """The latent of each row of traversals, with its KL in nats."""
     pairs = zip(pictures.latents.tolist(), pictures.kl.tolist(), strict=True)
     return [f"z{latent} ({kl:.2f})" if kl < 100 else f"z{latent} ({kl:.0e})" for latent, kl in pairs]
 
@@ -230,7 +284,7 @@ def mosaic(images: np.ndarray, side: int = SIDE) -> np.ndarray:
 
 
 def _coloured(images: np.ndarray) -> np.ndarray:
-    """(..., 3): grey ones as they look; of other numbers of channels the first three are red, green and blue."""
+    """(..., 3): grey images as they look; otherwise the first three channels are red, green and blue."""
     if images.shape[-1] == 1:
         return images.repeat(3, axis=-1)
     missing = max(0, 3 - images.shape[-1])
@@ -238,16 +292,50 @@ def _coloured(images: np.ndarray) -> np.ndarray:
 
 
 def _enlarged(images: np.ndarray, side: int) -> np.ndarray:
-    """Whole times, so that each pixel becomes a square."""
+    """Enlarges by a whole factor, so that each pixel becomes a square."""
     times = max(1, side // max(images.shape[-3:-1]))
     return images.repeat(times, axis=-3).repeat(times, axis=-2)
 
 
 def _panels(pictures: Pictures) -> np.ndarray:
-    """(factors, columns, h, w, 3): matrices of all sizes as squares of one."""
+    """(factors, columns, h, w, 3): matrices of all sizes as squares of the same size."""
     side = max(SIDE, max(stack.shape[-1] for stack in pictures.distances.values()))
     panels = [[_shades()[_levels(_resized(matrix, side))] for matrix in stack] for stack in pictures.distances.values()]
     return np.array(panels)
+
+
+PLANE_SIDE, DOT = 192, 2
+"""Pixels of a panel of points, and to each side of a point."""
+DOTS = np.array([[0, 114, 178], [213, 94, 0], [0, 158, 115], [204, 121, 167], [230, 159, 0], [86, 180, 233]], np.uint8)
+
+
+def _plane_panels(shown: Plane) -> dict[str, np.ndarray]:
+    """uint8 (h, w, 3) by name: data and reconstructions in one frame, codes over their density."""
+    found = {}
+    if len(shown.points):
+        both = np.concatenate([shown.points, shown.decoded])
+        frame = np.stack([both.min(axis=0), both.max(axis=0)]).astype(np.float64)
+        white = np.full((PLANE_SIDE, PLANE_SIDE, 3), 255, np.uint8)
+        found["data"] = _dotted(white, shown.points, shown.labels, frame)
+    if len(shown.means):
+        density = np.minimum(plane.aggregate_density(shown), float(shown.prior.max()) or 1.0)
+        shaded = _shades()[_levels(_resized(density, PLANE_SIDE))][::-1]
+        square = np.array([[-plane.REACH] * 2, [plane.REACH] * 2])
+        found["codes"] = _dotted(shaded, shown.means, shown.labels, square)
+    if len(shown.points):
+        found["decoded"] = _dotted(white, shown.decoded, shown.labels, frame)
+    return found
+
+
+def _dotted(image: np.ndarray, points: np.ndarray, labels: np.ndarray, frame: np.ndarray) -> np.ndarray:
+    """With a square for each point that lies inside the frame (2, 2): its least and its largest coordinates."""
+    image, side = image.copy(), len(image) - 1
+    share = (points.astype(np.float64) - frame[0]) / np.where(frame[1] > frame[0], frame[1] - frame[0], 1.0)
+    inside = ((share >= 0) & (share <= 1)).all(axis=1)
+    for (across, up), label in zip((share[inside] * side).round().astype(int), labels[inside], strict=True):
+        row, column = side - up, across
+        image[max(row - DOT, 0) : row + DOT, max(column - DOT, 0) : column + DOT] = DOTS[label % len(DOTS)]
+    return image
 
 
 def _resized(matrix: np.ndarray, side: int) -> np.ndarray:
@@ -256,7 +344,7 @@ def _resized(matrix: np.ndarray, side: int) -> np.ndarray:
 
 
 def _levels(matrix: np.ndarray) -> np.ndarray:
-    """0 to 255 from the smallest finite number to the largest; equal numbers are all 0."""
+    """0 to 255, from the smallest to the largest finite number; all 0 if they are equal."""
     finite = matrix[np.isfinite(matrix)].astype(np.float64)
     low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
     share = (np.nan_to_num(matrix.astype(np.float64), nan=low, posinf=high, neginf=low) - low) / ((high - low) or 1.0)
@@ -265,8 +353,8 @@ def _levels(matrix: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _shades() -> np.ndarray:
-    """uint8 (256, 3): from dark blue to light yellow, even in perceived lightness: a straight line in Oklab
-    (Ottosson 2020), which colour-blind readers see as well."""
+    """uint8 (256, 3): from dark blue to light yellow with uniform perceived lightness, a straight line in Oklab
+    (Ottosson 2020), which also works for colour-blind readers."""
     share = np.linspace(0, 1, 256)[:, None]
     lab = (1 - share) * [0.28, -0.02, -0.10] + share * [0.94, -0.03, 0.15]
     cones = (lab @ np.array([[1, 1, 1], [0.3963377774, -0.1055613458, -0.0894841775],
@@ -281,7 +369,7 @@ def _shades() -> np.ndarray:
 
 
 def _labelled(image: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> np.ndarray:
-    """On white, a name at the left of each row and above each column."""
+    """On white, with a name to the left of each row and above each column."""
     from PIL import Image, ImageDraw, ImageFont
 
     font = ImageFont.load_default()

@@ -1,4 +1,4 @@
-"""Settings of a process that trains: threads, allocator, denormals, determinism."""
+"""Settings of a training process: threads, allocator, denormals, determinism."""
 
 import contextlib
 import ctypes

@@ -1,11 +1,11 @@
-"""The loop: a generator of progress that can stop at any step and go on, to the bit. Knows nothing of Ray or disks.
+"""The training loop: a generator that can stop at any step and continue to the bit. Independent of Ray and disks.
 
-Every step draws its batch and its noise from generators made from (seed, step) alone, so a training has no hidden
-random state: the model, the optimisers, what the framework hands on from step to step, the step and the sums of the
-current row are all there is to save.
+Every step draws its batch and its noise from generators that depend only on (seed, step), so there is no hidden random
+state: only the model, the optimisers, the framework's own state, the step and the sums of the current row have to be
+saved.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -15,20 +15,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from disentune.data.factors import FactorGrid
+from disentune.data.factors import FactorGrid, factors_of, full_grid
 from disentune.data.prepared.stored import contents
 from disentune.errors import DataError, TrialError, first_line
+from disentune.files.earlier import earlier
 from disentune.learn import evaluation
 from disentune.learn.transforms import Inputs, fits, inputs, moved
 from disentune.maths.adam import Adam
 from disentune.maths.randomness import stream, torch_seed
-from disentune.plugin import AutoEncoder, Batch, FactorImages, Framework, Losses, Optimiser, Step
+from disentune.plugin import AutoEncoder, Batch, Donor, FactorImages, Framework, Losses, Optimiser, Step
 from disentune.spec.config import WATCHED, Scored, TrialConfig
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a finished step leaves: `row` at the steps that report, and the state to checkpoint (read it at once)."""
+    """The result of a step: `row` at steps that report, and the state to checkpoint (read it before the next step)."""
 
     step: int
     row: dict[str, Any] | None
@@ -37,7 +38,7 @@ class Progress:
 
 @dataclass
 class _Sums:
-    """Losses added up since the last row, in float64 on the device."""
+    """Losses summed since the last row, in float64 on the device."""
 
     names: list[str] = field(default_factory=list)
     total: Tensor | None = None
@@ -75,10 +76,10 @@ class _Helper:
 
 
 def compiled(model: AutoEncoder) -> AutoEncoder:
-    """The same weights behind compiled networks, for training alone: one graph for each size of batch.
+    """The same weights in compiled networks, only for training; one graph per batch size.
 
-    What this process compiled before is forgotten: the compiler keeps at most eight graphs and falls back to eager
-    after that, so a trial's bits would depend on the trials before it. On disk its cache stays.
+    Resets what this process compiled before: the compiler keeps at most eight graphs and then falls back to eager mode,
+    so a trial's bits would depend on earlier trials. Its cache on disk stays.
     """
     torch._dynamo.reset()
     torch._dynamo.config.fail_on_recompile_limit_hit = True
@@ -88,13 +89,13 @@ def compiled(model: AutoEncoder) -> AutoEncoder:
 
 
 def _forget_gradients(parameters: list[nn.Parameter]) -> None:
-    """What `zero_grad` does, without 2 % of a small network's step."""
+    """Like `zero_grad`, but saves 2 % of the step time of a small network."""
     for parameter in parameters:
         parameter.grad = None
 
 
 def _assert_declared(framework: Framework, losses: Losses) -> None:
-    """What the record promises, so that a row never lacks a number in silence."""
+    """Checks that the losses have what the record declares, so that no number is silently missing from a row."""
     named = (("parts", framework.parts, losses.parts), ("watch", framework.watch, losses.watch))
     for what, promised, given in named:
         if set(promised) != set(given):
@@ -103,17 +104,17 @@ def _assert_declared(framework: Framework, losses: Losses) -> None:
                 f"{sorted(promised)}; make `Framework.{what}` and `Losses.{what}` agree"
             )
     if (framework.helper is None) != (losses.helper is None):
-        raise TrialError(f"framework '{framework.name}': `Losses.helper` and `Framework.helper` go together")
+        raise TrialError(f"framework '{framework.name}': set both `Losses.helper` and `Framework.helper`, or neither")
 
 
 def _restore(optimiser: Optimiser, state: Mapping[str, Any]) -> None:
-    groups = optimiser.state_dict()["param_groups"]  # the learning rate is the config's, not the state's
+    groups = optimiser.state_dict()["param_groups"]  # the learning rate comes from the config, not the state
     optimiser.load_state_dict({"state": dict(state), "param_groups": groups})
 
 
 @contextmanager
 def _generator(config: TrialConfig, purpose: str) -> Iterator[torch.Generator]:
-    """A generator for weights; while it serves, the global one gives the same draws to a plug-in that uses it."""
+    """A generator for weights; meanwhile the global generator is seeded too, for plug-ins that use it."""
     seed = torch_seed(config.seed, purpose)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -121,7 +122,7 @@ def _generator(config: TrialConfig, purpose: str) -> Iterator[torch.Generator]:
 
 
 def built_model(config: TrialConfig) -> AutoEncoder:
-    """A trial's networks before the first step; needs no data."""
+    """The networks of a trial before the first step; needs no data."""
     model, recon, shape = config.model, config.recon, config.setting().shape
     channels = recon.plugin.channels(shape[0], recon.params)
     with _generator(config, "weights") as generator:
@@ -129,16 +130,40 @@ def built_model(config: TrialConfig) -> AutoEncoder:
         return found
 
 
+def donated(donor: Donor) -> AutoEncoder:
+    """The trained model of an earlier trial. DataError when the storage does not have it."""
+    found = earlier(donor.trial, donor.weights)
+    config = TrialConfig.parse(found.tree)
+    if config.id != donor.trial:
+        raise DataError(f"trial {donor.trial} was made by another version, to which it meant another trial; train it "
+                        "again")  # fmt: skip
+    model = built_model(config)
+    model.load_state_dict(found.state["model"])
+    return model
+
+
+def weights_of(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a state that scoring and later sweeps need; training cannot continue from it."""
+    kept = [name for name in ("model", "extra") if name in state]
+    weights = {name: {key: one.clone() for key, one in state[name].items()} for name in kept}  # no shared memory
+    return {"step": state["step"], **weights, "contents": state.get("contents"), "weights_only": True}
+
+
+def can_train(state: Mapping[str, Any]) -> bool:
+    """Whether training can continue from a state, because it has more than weights."""
+    return not state.get("weights_only")
+
+
 class Training:
-    """One trial's live objects; made from its config alone, or from its config and a saved state."""
+    """The live objects of a trial, created from its config or from its config and a saved state."""
 
     def __init__(self, config: TrialConfig, state: Mapping[str, Any] | None = None, on_device: bool = False):
-        """`on_device` keeps all images there if they fit; it changes speed and never a bit."""
+        """`on_device` keeps all images on the device if they fit; it changes the speed but no result."""
         self.config, self.step = config, 0
         self.device = torch.device(config.training.device)
         self.data: FactorImages = config.dataset.plugin.open(config.dataset.params)
         self.contents = contents(config.dataset.plugin.sources(config.dataset.params))
-        self.grid = FactorGrid(self.data.factor_names, self.data.factor_sizes)
+        self.known = factors_of(self.data)
         self.ordered = np.array([name not in self.data.categorical for name in self.data.factor_names])
         self.inputs = self._inputs(on_device)
         self.model = built_model(config).to(self.device)
@@ -146,12 +171,12 @@ class Training:
         self.extra = self._extra()
         brought = [*self.model.parameters(), *(self.extra.parameters() if self.extra else ())]
         self.trained = [parameter for parameter in brought if parameter.requires_grad]
-        self.optimiser = Adam(self.trained, config.training.learning_rate)
+        self.optimiser = self._optimiser()
         self.helper = self._helper()
         self.framework_state = dict(config.framework.plugin.state(config.framework.params))
         self.sums = _Sums()
         if state is not None:
-            self._load(state)
+            self._load(state, self._take_over)
 
     def _inputs(self, on_device: bool) -> Inputs:
         dataset = self.config.dataset
@@ -167,19 +192,28 @@ class Training:
             built = framework.plugin.extra(setting, framework.params, generator, self._images)
         return None if built is None else built.to(self.device)
 
+    def _optimiser(self) -> Optimiser:
+        training = self.config.training
+        if own := self.config.framework.plugin.optimiser:
+            brought: Optimiser = own(self.trained, training.learning_rate)
+            return brought
+        (first, second), chosen = training.optimiser.betas, training.optimiser
+        return Adam(self.trained, training.learning_rate, (first, second), chosen.amsgrad, chosen.weight_decay)
+
     def _helper(self) -> "_Helper | None":
         framework, setting = self.config.framework, self.config.setting()
         if framework.plugin.helper is None:
             return None
+        setting = replace(setting, donated=donated)
         with _generator(self.config, "helper") as generator:
             network = framework.plugin.helper.build(setting, framework.params, generator).to(self.device)
-        parameters = list(network.parameters())
+        parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
         return _Helper(network, parameters, framework.plugin.helper.optimiser(parameters, framework.params))
 
     # state
 
     def state(self) -> dict[str, Any]:
-        """Everything that resuming needs. Tensors are the live ones: save them before the next step."""
+        """Everything needed to resume. Tensors are not copied: save them before the next step."""
         state = {
             "step": self.step,
             "model": self.model.state_dict(),
@@ -195,24 +229,36 @@ class Training:
             state["helper_optimiser"] = self.helper.optimiser.state_dict()["state"]
         return state
 
-    def _load(self, state: Mapping[str, Any]) -> None:
+    @classmethod
+    def with_weights(cls, config: TrialConfig, state: Mapping[str, Any]) -> "Training":
+        """A training for scoring, with the weights of a state (full, or from `weights_of`); it cannot be continued."""
+        training = cls(config)
+        training._load(state, training._take_weights)
+        return training
+
+    def _load(self, state: Mapping[str, Any], take: Callable[[Mapping[str, Any]], None]) -> None:
         if state.get("contents") != self.contents:
             raise DataError(
-                f"data set '{self.config.dataset.name}': the checkpoint was trained on other contents than are "
-                "prepared here, so it cannot go on; prepare the old ones again, or run under another --name"
+                f"data set '{self.config.dataset.name}': the checkpoint was trained on other contents than those "
+                "prepared here, so it cannot continue; prepare the original contents again, or use another --name"
             )
         try:
-            self._take_over(state)
-        except Exception as error:  # a state of another version, or one that was made up, fails in any way
+            take(state)
+        except Exception as error:  # a state of another version or a forged one can fail in any way
             text = f"trial {self.config.id}: the checkpoint does not fit its config ({first_line(error)})"
             raise TrialError(text) from error
 
-    def _take_over(self, state: Mapping[str, Any]) -> None:
+    def _take_weights(self, state: Mapping[str, Any]) -> None:
         self.step = int(state["step"])
         self.model.load_state_dict(state["model"])
-        _restore(self.optimiser, state["optimiser"])
-        if self.extra:
+        if self.extra and "extra" in state:
             self.extra.load_state_dict(state["extra"])
+
+    def _take_over(self, state: Mapping[str, Any]) -> None:
+        self._take_weights(state)
+        _restore(self.optimiser, state["optimiser"])
+        if self.extra and "extra" not in state:
+            raise KeyError("extra")
         if self.helper:
             self.helper.network.load_state_dict(state["helper"])
             _restore(self.helper.optimiser, state["helper_optimiser"])
@@ -224,7 +270,7 @@ class Training:
     # steps
 
     def run(self, until: int | None = None) -> Iterator[Progress]:
-        """Trains to step `until` (the config's end without it), yielding after every step."""
+        """Trains to step `until` (default: the config's last step), yielding after every step."""
         last = min(until or self.config.training.steps, self.config.training.steps)
         self.model.train()
         while self.step < last:
@@ -234,13 +280,17 @@ class Training:
     def _advance(self) -> None:
         self.step += 1
         losses = self._losses()
-        _forget_gradients(self.trained)
-        self._objective(losses.recon, losses.latent).backward(inputs=self.trained)
-        self.optimiser.step()
+        self._improve(self._objective(losses.recon, losses.latent))
         if self.helper:
             self.helper.improve(losses.helper)
         self.framework_state = {name: value.detach() for name, value in losses.state.items()}
         self.sums.add(losses)
+
+    def _improve(self, objective: Tensor) -> None:
+        if objective.requires_grad:
+            _forget_gradients(self.trained)
+            objective.backward(inputs=self.trained)
+            self.optimiser.step()
 
     def _losses(self) -> Losses:
         config = self.config
@@ -258,23 +308,40 @@ class Training:
         return losses
 
     def _objective(self, recon: Any, latent: Any) -> Any:
-        """The one place where `loss_scale` acts."""
+        """The only place where `loss_scale` is applied."""
         if self.config.loss_scale == "sum":
             return recon + latent
         return recon / prod(self.data.shape) + latent / self.model.latents
 
     def _batch(self) -> Batch:
         rng, size = stream(self.config.seed, "data", self.step), self.config.training.batch_size
-        indices = rng.integers(len(self.data), size=size)
+        indices = self._indices(rng, size)
         law = getattr(self.config.framework.params, "pairs", None)
         if law is None:
-            return Batch(self.inputs(indices, rng), None, self._recon, len(self.data))
-        partners = self.grid.index(law.draw(self.grid.factors(indices), self.grid.sizes, self.ordered, rng))
-        both = self.inputs(np.concatenate([indices, partners]), rng)
-        return Batch(both[:size], both[size:], self._recon, len(self.data))
+            return Batch(self.inputs(indices, rng), None, self._recon, len(self.data), self._factors(indices))
+        both = self.inputs(np.concatenate([indices, self._partners(law, indices, rng)]), rng)
+        return Batch(both[:size], both[size:], self._recon, len(self.data), self._factors(indices))
+
+    def _factors(self, indices: np.ndarray) -> Tensor | None:
+        framework = self.config.framework
+        if not framework.plugin.needs_factors:
+            return None
+        grid = full_grid(self.known, f"the framework '{framework.name}'")
+        return torch.from_numpy(grid.evenly(indices)).to(self.device)
+
+    def _partners(self, law: Any, indices: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        if not isinstance(self.known, FactorGrid) and not getattr(law, "needs_grid", True):
+            return rng.integers(len(self.data), size=len(indices))
+        grid = full_grid(self.known, f"the pair law '{law.name}'")
+        return grid.index(law.draw(grid.factors(indices), grid.sizes, self.ordered, rng))
+
+    def _indices(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        if self.config.training.replacement:
+            return rng.integers(len(self.data), size=size)
+        return rng.choice(len(self.data), size=size, replace=False)
 
     def _images(self, count: int) -> Tensor:
-        """For a framework that looks at the data before it starts."""
+        """Images for a framework that looks at the data before training starts."""
         rng, size = stream(self.config.seed, "images"), len(self.data)
         indices = np.arange(size) if size <= count else rng.integers(size, size=count)
         return self.inputs(indices, rng)
@@ -298,13 +365,14 @@ class Training:
         return {"metrics": scores.numbers, **scores.row()}
 
     def scores_between(self) -> dict[str, Any] | None:
-        """At this step, the scores of every metric that its row does not have; None when it has them all."""
+        """Scores at this step of every metric that its row does not have; None if it has all of them."""
         due = self.config.due(self.step)
         left = [scored for scored in self.config.metrics if scored not in due]
         return {"step": self.step, **self._scores(left)} if left else None
 
     def _loss_row(self, means: dict[str, float]) -> dict[str, float]:
-        """Each loss in the trial's own scale, and in nats an image (`_sum`) so that both conventions compare."""
+        """Each loss in the trial's own scale, and in nats per image (`_sum`) so that both conventions can be
+        compared."""
         pixels, latents = (prod(self.data.shape), self.model.latents) if self.config.loss_scale == "mean" else (1, 1)
         loss = self._objective(means["recon"], means["latent"])
         row = {"loss": loss, "recon": means["recon"] / pixels}
@@ -315,5 +383,9 @@ class Training:
         return row | {name: value for name, value in means.items() if name.startswith(WATCHED)}
 
     def trained_model(self) -> evaluation.Trained:
-        """The model as it is now, with what it takes to evaluate it."""
-        return evaluation.Trained(self.model, self.inputs, self.config.recon, self.config.seed)
+        """The current model, with everything needed to evaluate it."""
+        config, (framework, params, *_) = self.config, self.config.framework
+        return evaluation.Trained(
+            self.model, self.inputs, config.recon, config.seed,
+            prior=framework.prior(params, self.extra), to_normal=framework.to_normal(params),
+        )  # fmt: skip

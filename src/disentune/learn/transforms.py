@@ -1,4 +1,4 @@
-"""From indices to the network's input: pixels are scaled, disturbed if asked for, and standardised on the device."""
+"""From indices to the network's input: pixels are scaled, optionally given noise, and standardised on the device."""
 
 import math
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ from disentune.plugin import FactorImages, Statistics
 from disentune.spec.pixels import Pixels
 
 FILL = 4096
-"""Images at a time when a whole data set is copied to a device."""
+"""Images copied at a time when a whole data set is moved to a device."""
 CACHED = 8
-"""Images that get their noise at a time on a CPU, so that it stays in the cache: 1.6 times as fast."""
+"""Images that get noise at a time on a CPU, so that it stays in the cache: 1.6 times as fast."""
 SHARE = 0.5
-"""How much of the free memory of a device a whole data set may take."""
+"""Share of a device's free memory that a whole data set may take."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Inputs:
     std: Tensor
     noise: float = 0.0
     resident: Tensor | None = None
-    """All images of the data set on the device, when they are kept there."""
+    """All images of the data set on the device, if they are kept there."""
     _folded: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def __call__(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> Tensor:
-        indices = np.array(indices, np.int64)  # torch takes no views that run backwards
+        indices = np.array(indices, np.int64)  # torch does not accept views with negative strides
         images = self._images(indices, rng)
         if not self.noise:
             scale, shift = self._scale_and_shift(images.dtype)
@@ -48,7 +48,8 @@ class Inputs:
         return self.resident[torch.as_tensor(indices, device=self.resident.device)]
 
     def _scale_and_shift(self, kind: torch.dtype) -> tuple[Tensor, Tensor]:
-        """One multiplication and one addition, rounded once; points are numbers as they are, not 255ths."""
+        """Scales with one multiplication and one addition, rounded once; points are used as they are, not divided by
+        255."""
         if kind not in self._folded:
             unit = 255 if kind == torch.uint8 else 1
             self._folded[kind] = (1 / (unit * self.std)).float(), (-self.mean / self.std).float()
@@ -56,7 +57,7 @@ class Inputs:
 
 
 def inputs(pixels: Pixels, data: FactorImages, device: torch.device, published: Statistics | None = None) -> Inputs:
-    """`published` are the constants that `statistics: published` asks for."""
+    """`published` has the constants for `statistics: published`."""
     channels = data.shape[0]
     mean, std = data.mean, data.std
     if pixels.statistics == "published":
@@ -72,7 +73,8 @@ def inputs(pixels: Pixels, data: FactorImages, device: torch.device, published: 
 
 
 def disturbed(x: Tensor, keys: Tensor, amplitude: float) -> Tensor:
-    """Images in [0, 1] plus noise uniform on [-amplitude, amplitude], reflected at 0 and 1; keys (n,) name it."""
+    """Images in [0, 1] plus noise uniform on [-amplitude, amplitude], reflected at 0 and 1; keys (n,) select the
+    noise."""
     if x.device.type == "cpu" and len(x) > CACHED:
         pieces = zip(x.split(CACHED), keys.split(CACHED), strict=True)
         return torch.cat([disturbed(*piece, amplitude) for piece in pieces])
@@ -87,14 +89,14 @@ def disturbed(x: Tensor, keys: Tensor, amplitude: float) -> Tensor:
 
 
 def fits(data: FactorImages, device: torch.device) -> bool:
-    """Whether all images can live on the device; noisy ones have no fixed pixels to keep."""
+    """Whether all images can be kept on the device; noisy ones have no fixed pixels."""
     if data.noisy or device.type != "cuda":
         return False
     return len(data) * math.prod(data.shape) <= SHARE * cuda.free_bytes(device)
 
 
 def moved(data: FactorImages, device: torch.device) -> Tensor:
-    """All images, in their own type."""
+    """All images, in their original type."""
     first = data.images(np.arange(1))
     images = torch.empty((len(data), *data.shape), dtype=torch.from_numpy(first).dtype, device=device)
     for start in range(0, len(data), FILL):

@@ -1,1 +1,1 @@
-"""Mathematics that the plug-ins and the loop share."""
+"""Mathematics shared by the plug-ins and the training loop."""

@@ -12,7 +12,7 @@ from disentune.plugin import Posterior
 def sample(q: Posterior, rng: np.random.Generator) -> Tensor:
     """Reparameterised z = mean + std * noise, (n, d).
 
-    The noise is drawn in float64 on the CPU and then cast: every device and precision sees the same draw.
+    The noise is drawn in float64 on the CPU and then cast, so that every device and precision gets the same draw.
     """
     noise = torch.from_numpy(rng.standard_normal(tuple(q.mean.shape)))
     return q.mean + torch.exp(q.logvar / 2) * noise.to(q.mean)

@@ -1,11 +1,12 @@
 """Pair laws: how the second image of a pair differs from the first.
 
 Each law has `draw(factors (n, k), sizes of the k factors, which of them are ordered (k,), rng) -> factors (n, k) of
-the partners`, and `check(sizes)`, which raises ValueError when it cannot serve such factors.
+the partners`, and `check(sizes)`, which raises ValueError if the law cannot be used with such factors. A law whose
+`needs_grid` is False takes any other image as a partner, so it also works for data without factors.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -14,17 +15,17 @@ from disentune.plugin import Count, Frozen, spelled_out
 
 
 def movable(sizes: Sequence[int]) -> np.ndarray:
-    """Positions of the factors that have a second value to move to."""
+    """Positions of the factors with two or more values."""
     return np.flatnonzero(np.asarray(sizes) > 1)
 
 
 def _require_movable(sizes: Sequence[int]) -> None:
     if not len(movable(sizes)):
-        raise ValueError(f"no factor has two values, so no partner can differ; the sizes are {tuple(sizes)}")
+        raise ValueError(f"no factor has two or more values, so no partner can differ; the sizes are {tuple(sizes)}")
 
 
 def _subsets(counts: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    """Random subsets of k things, of the given sizes (n,), as a mask (n, k).
+    """Random subsets of k items, of the given sizes (n,), as a mask (n, k).
 
     Each row is a random order of 0 to k - 1, so its entries below a number mark a random subset of that size.
     """
@@ -32,7 +33,7 @@ def _subsets(counts: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray
 
 
 def _moved(factors: np.ndarray, sizes: Sequence[int], counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Partners with so many (n,) distinct movable factors moved, each uniformly to one of its other values."""
+    """Partners with `counts` (n,) distinct factors changed, each uniformly to one of its other values."""
     free = movable(sizes)
     own, size = factors[:, free], np.asarray(sizes)[free]
     others = (own + rng.integers(1, size, size=own.shape)) % size
@@ -44,7 +45,8 @@ def _moved(factors: np.ndarray, sizes: Sequence[int], counts: np.ndarray, rng: n
 class Original(Frozen):
     """Locatello et al., ICML 2020, with an unknown number of changes, as their code draws it.
 
-    One factor, or with equal chance a number uniform on 1 to k - 1, is drawn again; it may get its old value.
+    One factor, or with equal probability a number of factors uniform on 1 to k - 1, is drawn again; it may keep its
+    value.
     """
 
     name: Literal["original"] = "original"
@@ -64,9 +66,10 @@ class Original(Frozen):
 
 
 class UniformK(Frozen):
-    """`uniform` of Klindt et al., ICLR 2021: some factors, never all, move uniformly to another value.
+    """`uniform` of Klindt et al., ICLR 2021: some factors, never all, change uniformly to another value.
 
-    How many is uniform on 1 to k - 1, of the k factors that have two values or more; with one such factor, it moves.
+    Their number is uniform on 1 to k - 1, of the k factors with two or more values; a single such factor always
+    changes.
     """
 
     name: Literal["uniform_k"] = "uniform_k"
@@ -83,7 +86,7 @@ class UniformK(Frozen):
 
 
 class FixedK(Frozen):
-    """Exactly k factors move uniformly to another value (Klindt et al., ICLR 2021, `uniform` with a given k)."""
+    """Exactly k factors change uniformly to another value (Klindt et al., ICLR 2021, `uniform` with a given k)."""
 
     name: Literal["fixed_k"] = "fixed_k"
     k: Count = Field(ge=1, description="how many factors differ")
@@ -104,12 +107,12 @@ class Laplace(Frozen):
     """`laplace` of Klindt et al., ICLR 2021: small moves are common, large ones rare, and at least one happens.
 
     Every ordered factor is drawn from a Laplace density around its index, of scale log(size) / rate, on its valid
-    indices; the others stay. If nothing moved, one ordered factor, any alike, must: the same density without its old
-    value. Factors are lines: an orientation does not wrap around.
+    indices; other factors do not change. If nothing changed, one ordered factor, chosen uniformly, is drawn from the
+    same density without its old value. Factors do not wrap around, not even orientations.
     """
 
     name: Literal["laplace"] = "laplace"
-    rate: float = Field(1.0, gt=0, description="larger makes smaller moves")
+    rate: float = Field(1.0, gt=0, description="inverse scale; a larger rate gives smaller changes")
 
     def check(self, sizes: Sequence[int]) -> None:
         _require_movable(sizes)
@@ -120,7 +123,7 @@ class Laplace(Frozen):
         free = movable(sizes)
         free = free[ordered[free]]
         if not len(free):
-            raise ValueError("pairs: 'laplace' moves ordered factors only, and none here has two values or more")
+            raise ValueError("pairs: 'laplace' changes only ordered factors, and none here has two or more values")
         partners = factors.copy()
         for factor in free:
             partners[:, factor] = self._near(factors[:, factor], sizes[factor], rng)
@@ -132,9 +135,9 @@ class Laplace(Frozen):
         return partners
 
     def _near(self, values: np.ndarray, size: int, rng: np.random.Generator, nearest: int = 0) -> np.ndarray:
-        """One draw around each value (n,), at least so far from it, by inverting the cumulated density."""
+        """One draw around each value (n,), at least `nearest` away from it, by inverting the cumulative density."""
         distances = np.abs(np.arange(size) - values[:, None])
-        # Measured from the nearest, whose weight is then 1: no rate is so large that every weight becomes 0.
+        # Measured from the nearest, whose weight is then 1, so that not all weights underflow to 0 at a large rate.
         weights = np.exp(-np.abs(distances - nearest) * self.rate / np.log(size))
         cumulated = np.cumsum(np.where(distances < nearest, 0, weights), axis=1)
         found: np.ndarray = (cumulated <= rng.random((len(values), 1)) * cumulated[:, -1:]).sum(axis=1)
@@ -145,9 +148,10 @@ class Independent(Frozen):
     """Another image of the data set, drawn like the first: a second batch."""
 
     name: Literal["independent"] = "independent"
+    needs_grid: ClassVar[bool] = False
 
     def check(self, sizes: Sequence[int]) -> None:
-        """Any factors will do."""
+        """Accepts any factors."""
 
     def draw(
         self, factors: np.ndarray, sizes: Sequence[int], ordered: np.ndarray, rng: np.random.Generator
@@ -156,4 +160,4 @@ class Independent(Frozen):
 
 
 Pairs = Annotated[Original | UniformK | FixedK | Laplace, Field(discriminator="name"), BeforeValidator(spelled_out)]
-"""The laws that a weakly supervised framework may choose, by name alone where nothing else is required."""
+"""The laws that a weakly supervised framework can use, given only by name if nothing else is required."""

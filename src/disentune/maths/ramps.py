@@ -1,10 +1,10 @@
-"""Schedules: a framework's number that changes with the step, written in its place as a mapping.
+"""Schedules: a number of a framework that changes with the step, written as a mapping instead of a number.
 
     framework.beta: {schedule: linear, initial: 0, final: 4, end: 10000}
 
-A value is a function of the step alone, so there is nothing to save, and it lies between `initial` and `final`, so a
-parameter that is sound by itself at both is sound at every step. What ties two parameters together is checked at the
-knots: the steps where one of their schedules turns.
+A value depends only on the step, so there is nothing to save, and it is between `initial` and `final`, so a parameter
+that is valid at both is valid at every step. Constraints between two parameters are checked at the knots: the steps
+where one of their schedules changes direction.
 """
 
 import math
@@ -34,7 +34,7 @@ class Constant(Frozen):
     """The same as writing the number itself."""
 
     schedule: Literal["constant"]
-    value: float
+    value: float = Field(description="the number itself")
 
     @property
     def initial(self) -> float:
@@ -46,16 +46,16 @@ class Constant(Frozen):
 
 
 class Ramp(Frozen):
-    """`initial` up to step `begin`, `final` from step `end` on, a straight line or half a cosine wave between.
+    """`initial` up to step `begin`, `final` from step `end` on, a straight line or half a cosine wave in between.
 
-    A step counts the updates already made: the first update sees step 0. Without `end`, the ramp ends with training.
+    A step counts completed updates: the first update has step 0. Without `end`, the ramp ends with training.
     """
 
     schedule: Literal["linear", "cosine"]
-    initial: float
-    final: float
-    begin: Count = Field(0, ge=0)
-    end: Count | None = Field(None, ge=1)
+    initial: float = Field(description="value at the beginning")
+    final: float = Field(description="value at the end")
+    begin: Count = Field(0, ge=0, description="step at which the value starts to change")
+    end: Count | None = Field(None, ge=1, description="step at which it stops changing; null: the end of training")
 
     @field_validator("end")
     @classmethod
@@ -71,20 +71,20 @@ class Ramp(Frozen):
         return self.initial + (self.final - self.initial) * SHAPES[self.schedule](share)
 
     def knots(self, steps: int) -> list[int]:
-        """Steps at which the value begins or ends to change."""
+        """Steps at which the value starts or stops changing."""
         return [self.begin, steps if self.end is None else self.end]
 
 
 class Cyclic(Frozen):
-    """Fu et al., NAACL 2019: in each period a rise from `initial` to `final` over the share `rise`, then `final`."""
+    """Fu et al., NAACL 2019: in each period, a rise from `initial` to `final` during the share `rise`, then `final`."""
 
     schedule: Literal["cyclic"]
-    initial: float
-    final: float
+    initial: float = Field(description="value at the beginning")
+    final: float = Field(description="value at the end")
     period: Count = Field(ge=1, description="steps of one cycle")
-    rise: float = Field(0.5, gt=0, le=1)
-    shape: Literal["linear", "cosine"] = "linear"
-    begin: Count = Field(0, ge=0)
+    rise: float = Field(0.5, gt=0, le=1, description="share of each period during which the value rises")
+    shape: Literal["linear", "cosine"] = Field("linear", description="shape of the rise")
+    begin: Count = Field(0, ge=0, description="step at which the value starts to change")
 
     def at(self, step: int, steps: int) -> float:
         place = (max(step - self.begin, 0) % self.period) / self.period
@@ -92,12 +92,12 @@ class Cyclic(Frozen):
         return self.initial + (self.final - self.initial) * SHAPES[self.shape](share)
 
     def knots(self, steps: int) -> list[int]:
-        """Beginning, top and last step of each period; of more than MOST_PERIODS, of the first ones."""
+        """First step, end of the rise and last step of each period, up to MOST_PERIODS periods."""
         starts = range(self.begin, max(steps, self.begin + 1), self.period)[:MOST_PERIODS]
         return [start + place for start in starts for place in (0, math.ceil(self.rise * self.period), self.period - 1)]
 
 
 class Scheduled(Frozen):
-    """A mapping in a number's place."""
+    """A mapping instead of a number."""
 
-    value: Annotated[Constant | Ramp | Cyclic, Field(discriminator="schedule")]
+    value: Annotated[Constant | Ramp | Cyclic, Field(discriminator="schedule")] = Field(description="a schedule")

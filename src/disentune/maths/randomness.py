@@ -1,6 +1,6 @@
-"""Named streams of random numbers: what a stream gives depends on its name alone, never on who drew before.
+"""Named streams of random numbers: the numbers depend only on the stream's name, never on earlier draws elsewhere.
 
-Philox (Salmon et al., SC 2011) is a counter-based generator: a key picks the sequence, a counter the place in it.
+Philox (Salmon et al., SC 2011) is a counter-based generator: a key selects the sequence, a counter the position in it.
 SplitMix64 (Steele et al., OOPSLA 2014) gives many short sequences at once, on any device: the noise of each image.
 """
 
@@ -18,23 +18,23 @@ def _digest(seed: int, purpose: str) -> bytes:
 
 
 def stream(seed: int, purpose: str, counter: int = 0) -> np.random.Generator:
-    """The generator of one purpose; different counters (steps, say) lie 2**192 blocks apart and never overlap."""
+    """The generator for one purpose; different counters, such as steps, are 2**192 blocks apart and never overlap."""
     key = np.frombuffer(_digest(seed, purpose)[:16], "<u8")
     place = np.array([0, 0, 0, counter], np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=place))
 
 
 def torch_seed(seed: int, purpose: str) -> int:
-    """63 bits for a `torch.Generator`."""
+    """A 63-bit seed for a `torch.Generator`."""
     return int.from_bytes(_digest(seed, purpose)[:8], "little") >> 1
 
 
 def metric_rng(seed: int, name: str) -> np.random.Generator:
-    """One metric's own stream, so that adding a metric changes no other number."""
+    """A stream for one metric, so that adding a metric changes no other number."""
     return stream(seed, f"metric/{name}")
 
 
-# ---- one sequence for each key
+# ---- one sequence per key
 
 
 def _signed(word: int) -> int:
@@ -46,15 +46,17 @@ _ROUNDS = ((30, _signed(0xBF58476D1CE4E5B9)), (27, _signed(0x94D049BB133111EB)),
 
 
 def _mixed(words: Tensor) -> Tensor:
-    """SplitMix64's scrambling of int64 words, in place; overflow wraps around."""
+    """SplitMix64's mixing function on int64 words, in place; overflow wraps around."""
     for shift, factor in _ROUNDS:
-        words ^= (words >> shift) & (2 ** (64 - shift) - 1)  # torch shifts the sign in; the mask takes it out
+        words ^= (words >> shift) & (
+            2 ** (64 - shift) - 1
+        )  # torch's shift is arithmetic; the mask removes the sign bits
         words *= factor
     return words
 
 
 def scrambled(keys: Tensor, count: int) -> Tensor:
-    """64 random bits each, int64 (n, count): row i depends on its key alone, int64 (n,)."""
+    """64 random bits each, int64 (n, count): row i depends only on its key, int64 (n,)."""
     seeds = _mixed(keys.clone())
     steps = torch.arange(1, count + 1, device=keys.device) * _GAMMA
     return _mixed(seeds[:, None] + steps)

@@ -26,6 +26,9 @@ from disentune.metrics import (
     gaussian_wasserstein,
     hoyer,
     irs,
+    jacobian_orthogonality,
+    kl_decomposition,
+    kl_per_factor,
     kl_per_latent,
     linearity,
     mcc,
@@ -33,6 +36,9 @@ from disentune.metrics import (
     modularity,
     mutual_information,
     perceived_distances,
+    posterior_overlap,
+    prior_divergence,
+    prior_log_density,
     reconstruction,
     sap,
 )
@@ -57,6 +63,9 @@ METRICS = Catalogue(
         gaussian_wasserstein.METRIC,
         hoyer.METRIC,
         irs.METRIC,
+        jacobian_orthogonality.METRIC,
+        kl_decomposition.METRIC,
+        kl_per_factor.METRIC,
         kl_per_latent.METRIC,
         linearity.METRIC,
         mcc.METRIC,
@@ -64,19 +73,23 @@ METRICS = Catalogue(
         modularity.METRIC,
         mutual_information.METRIC,
         perceived_distances.METRIC,
+        posterior_overlap.METRIC,
+        prior_divergence.METRIC,
+        prior_log_density.METRIC,
         reconstruction.METRIC,
         sap.METRIC,
     ],
 )
 
 Size = Literal["full", "fast"]
-FROM = {"factors": "factors", "logvars": "logvars", "distance": "images", "reconstruction": "a trained model"}
-"""Where a table has what a metric needs from."""
+MODEL = "a trained model"
+FROM = {"factors": "factors", "logvars": "logvars", "distance": "images", "reconstruction": MODEL, "gram": MODEL}
+"""The source of each thing that a metric may need, for error messages."""
 
 
 @dataclass(frozen=True)
 class MetricScores:
-    """What a metric says of a table: its numbers, and the arrays that it keeps beside them."""
+    """The result of a metric: its numbers, and its arrays."""
 
     numbers: dict[str, float]
     details: dict[str, np.ndarray]
@@ -97,8 +110,8 @@ def score(
 ) -> dict[str, float]:
     """Scores of codes (n, d) against integer factors (n, k); the metric's own draws depend on `seed` and its name.
 
-    `size` chooses the published sizes or the smaller ones that suit an evaluation during training; `params` change
-    single ones. `logvars` (n, d) and `images` (n, ...) serve the metrics that need them. Scores that must be read with
+    `size` chooses the published sizes, or smaller ones for evaluations during training; `params` override single
+    parameters. `logvars` (n, d) and `images` (n, ...) are for metrics that need them. Scores that must be read with
     care come with a UserWarning.
     """
     if size not in get_args(Size):
@@ -112,7 +125,7 @@ def score(
 
 
 def scores(name: str, table: Table, seed: int, size: Size, params: Mapping[str, Any]) -> MetricScores:
-    """The same for a table, with the arrays that the metric keeps."""
+    """Like `score` for an existing table, and also returns the metric's arrays."""
     metric, checked = chosen(METRICS, name, params)
     if size == "fast":
         checked = metric.params.model_validate({**metric.fast, **params})
@@ -120,7 +133,7 @@ def scores(name: str, table: Table, seed: int, size: Size, params: Mapping[str, 
 
 
 def scored(metric: Metric, table: Table, seed: int, params: Any) -> MetricScores:
-    """On one thread, so that no sum depends on how many there are. A DataError names the metric."""
+    """Computes on one thread, so that sums do not depend on the number of threads. A DataError names the metric."""
     for need in metric.needs:
         if _lacks(table, need):
             raise DataError(f"{metric.name} needs {FROM[need]}, which this table does not have")
@@ -134,17 +147,17 @@ def scored(metric: Metric, table: Table, seed: int, params: Any) -> MetricScores
     missing = [key for key in (*metric.keys, *metric.details) if key not in found]
     if missing:
         gave = ", ".join(found) or "nothing"
-        raise DataError(f"{metric.name}: must give its keys {', '.join(missing)}, but gave {gave}")
+        raise DataError(f"{metric.name}: must return its keys {', '.join(missing)}, but returned {gave}")
     numbers = {key: float(found[key]) for key in metric.keys}
     for key, value in numbers.items():
         if not math.isfinite(value):
-            raise DataError(f"{metric.name}: {key} is {value}, which is no score")
+            raise DataError(f"{metric.name}: {key} is {value}, which is not a valid score")
     return MetricScores(numbers, {key: np.asarray(found[key]) for key in metric.details}, str(found.get("caution", "")))
 
 
 def best_of(key: str) -> Literal["max", "min"]:
-    """Whether a large or a small number is good; of a key that no metric of ours gives, a large one."""
-    plain = key.removesuffix("_fast").removesuffix("_sampled")
+    """Whether large or small numbers are better; large for keys of unknown metrics."""
+    plain = key.removesuffix("_fast").removesuffix("_sampled").removesuffix("_normal")
     return next((metric.best for metric in METRICS if plain in metric.keys), "max")
 
 
@@ -154,8 +167,8 @@ def _lacks(table: Table, need: str) -> bool:
 
 @cache
 def _threads() -> ThreadpoolController:
-    """Of every library that a metric may use: one that is loaded later would go its own way. Looking for them takes a
-    while, and loading scikit-learn a second, so it is done once and only when something is scored."""
+    """The thread pools of every library that a metric may use, because libraries loaded later would not be limited.
+    Finding them is slow, and loading scikit-learn takes a second, so it is done once, when something is scored."""
     import scipy.linalg  # noqa: F401
     import sklearn.linear_model  # noqa: F401
 

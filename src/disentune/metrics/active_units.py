@@ -9,17 +9,17 @@ from pydantic import Field
 from disentune.plugin import Frozen, Metric, Table
 
 LARGEST_LOGVAR = 600.0
-"""Larger ones count as this: no mean of their variances overflows."""
+"""Larger log-variances are clipped to this, so that no mean of variances overflows."""
 
 
 class Params(Frozen):
-    """A latent is active when its posterior variance, averaged over the table, is smaller."""
+    """A latent is active if its posterior variance, averaged over the table, is below the threshold."""
 
-    threshold: float = Field(0.8, gt=0)
+    threshold: float = Field(0.8, gt=0, description="a latent is active when its mean posterior variance is below this")
 
 
 def variances(logvars: np.ndarray) -> np.ndarray:
-    """Of the posteriors, in the shape of their logarithms."""
+    """Variances of the posteriors, in the shape of their logarithms."""
     found: np.ndarray = np.exp(np.minimum(logvars, LARGEST_LOGVAR))
     return found
 

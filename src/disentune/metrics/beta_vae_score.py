@@ -12,25 +12,25 @@ from disentune.metrics.groups import DEVIATIONS, EXCESS, caution, drawable, halv
 from disentune.plugin import Count, Frozen, Metric, Table
 
 SPREAD = 0.4
-"""Noise's score deviates between tables by this / factors * sqrt(members / pairs to test on), as measured.
+"""The score of noise varies between tables by this / factors * sqrt(members / pairs to test on), as measured.
 
-Among so many distinct pairs of one factor the mean distance is off by a deviation / sqrt(pairs), and a point, the mean
-of `members` draws, deviates by a deviation / sqrt(members): their ratio decides how well a factor can be guessed.
+With this many distinct pairs of a factor, the mean distance has an error of deviation / sqrt(pairs), and a point, the
+mean of `members` draws, one of deviation / sqrt(members); their ratio decides how well a factor can be guessed.
 """
 
 
 class Params(Frozen):
-    """Points to fit and to test on, and pairs of rows that a point is the mean of."""
+    """Points to fit and to test on, and pairs of rows that are averaged into a point."""
 
-    train: Count = Field(10_000, ge=1)
-    test: Count = Field(5_000, ge=1)
-    members: Count = Field(64, ge=1)
+    train: Count = Field(10_000, ge=1, description="points to fit on")
+    test: Count = Field(5_000, ge=1, description="points to test on")
+    members: Count = Field(64, ge=1, description="pairs of rows that are averaged into one point")
 
 
 def points(
     encoded: Callable[[np.ndarray], np.ndarray], drawn: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of each group the mean distance of its pairs in each code, (m, d), and the factor that they share, (m,)."""
+    """For each group, the mean distance of its pairs in each code, (m, d), and the factor that they share, (m,)."""
     found = [(np.abs(encoded(rows) - encoded(partners)).mean(axis=1), factor) for factor, rows, partners in drawn]
     distances, factors = zip(*found, strict=True)
     return np.concatenate(distances), np.concatenate(factors)
@@ -39,7 +39,8 @@ def points(
 def accuracies(
     train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], seed: int
 ) -> tuple[float, float]:
-    """Of telling the shared factor from the distances. One factor alone to learn is what is told."""
+    """Accuracies, in training and test, of predicting the shared factor from the distances. If the training data has
+    only one factor, that factor is predicted."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -52,16 +53,16 @@ def accuracies(
 
 
 def rows_needed(values: int, factors: int, members: int) -> int:
-    """Rows of a table whose noise scores no more than chance, for a factor of so many values among so many factors.
+    """Rows that a table needs so that noise scores no more than chance, for a factor with `values` values.
 
-    The m rows to test on, half of all, have m (m / values - 1) / 2 pairs that share a value of it.
+    The m rows to test on, half of all, have m (m / values - 1) / 2 pairs that share a value.
     """
     pairs = members * (DEVIATIONS * SPREAD / (EXCESS * factors)) ** 2
     return math.ceil(values + math.sqrt(values * (values + 8 * pairs))) if factors > 1 else 0
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
-    """A value that one row alone has makes no pair, and is not drawn. A single factor is always told."""
+    """A value that only one row has forms no pair and is not drawn. A single factor is always predicted correctly."""
     told = drawable(table.factors)
     values = int(table.factors[:, told].max()) + 1
     note = caution(table.factors, rows_needed(values, len(told), params.members))

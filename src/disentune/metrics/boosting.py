@@ -1,11 +1,11 @@
-"""Compiled boosting of depth-3 trees; only `trees.py` imports it, and late, for numba takes a second to load.
+"""Compiled boosting of depth-3 trees; only `trees.py` imports it, and late, because numba takes a second to load.
 
 Friedman, Annals of Statistics 29 (2001), algorithms 5 and 6, with scikit-learn's choices: trees fit the residuals by
-least squares, leaves take one Newton step, a round of more than two classes has a tree for each. What makes it quick
-is that columns are sorted once: a node keeps its rows in the order of every column, and a split keeps those orders.
+least squares, leaves take one Newton step, a round with more than two classes has a tree for each. It is fast because
+columns are sorted once: a node keeps its rows in the order of every column, and a split keeps these orders.
 
-Splits that are equal but for rounding are common, so the same seed gives scikit-learn's trees only because random
-numbers are drawn and sums are rounded as it does; whatever says "in this order" below is there for that.
+Splits that are equal up to rounding are common, so the same seed gives scikit-learn's trees only because random
+numbers are drawn and sums are rounded in the same way; that is why comments below say "in this order".
 """
 
 from collections.abc import Callable
@@ -23,17 +23,17 @@ NODES = 2 * INNER + 1
 DEPTH_FIRST = (0, 1, 3, 4, 2, 5, 6)
 LEARNING_RATE = 0.1
 PURE = np.finfo(np.float64).eps
-"""A node with no more variance than this is a leaf."""
+"""A node with at most this variance is a leaf."""
 SMALLEST_CURVATURE = 1e-150
 NEARLY_BEST = 1 - 1e-12
-"""Gains by reciprocals are off by less than this share."""
+"""Maximum relative error of gains computed with reciprocals."""
 WORD = 2**32 - 1
 BLOCK, LANES = 128, 8
-"""Of sums by pairs: up to so many values are added up in so many sums."""
+"""Pairwise summation: up to this many values are added in this many partial sums."""
 
 
 class Columns(NamedTuple):
-    """Codes to fit: what no factor changes. `bins` has no column when splits are exact."""
+    """Codes to fit, shared by all factors. `bins` has no column if splits are exact."""
 
     values: np.ndarray
     """(d, n) float32."""
@@ -94,7 +94,7 @@ class Nodes(NamedTuple):
 
 
 def _compiled(function: F) -> F:
-    """Kept on disk where there is a place for it."""
+    """Compiles a function and caches it on disk if possible."""
     try:
         return cast(F, njit(cache=True)(function))
     except RuntimeError:
@@ -177,7 +177,7 @@ def _residuals(raw: np.ndarray, labels: np.ndarray, residual: np.ndarray) -> Non
 
 @_compiled
 def _binary_residual(score: float, label: int) -> float:
-    """Below -37 a probability is its odds; exp(-score) would overflow in the end."""
+    """Below -37 the probability equals the odds; exp(-score) would overflow eventually."""
     if score <= -37:
         small: float = label - np.exp(score)
         return small
@@ -232,7 +232,7 @@ def _add(tree: Tree, of_row: np.ndarray, raw: np.ndarray) -> None:
 
 @_compiled
 def _predict(tree: Tree, test: np.ndarray, raw: np.ndarray) -> None:
-    """Every row goes all the way down, which is quicker than to ask at each node whether it is a leaf."""
+    """Sends every row all the way down, which is faster than checking at each node whether it is a leaf."""
     _extend(tree)
     for row in range(raw.size):
         node = 0
@@ -255,7 +255,7 @@ def _extend(tree: Tree) -> None:
 
 @_compiled
 def _grow(columns: Columns, residual: np.ndarray, tree: Tree, nodes: Nodes, importance: np.ndarray, seed: int) -> None:
-    """A tree of least squares, and what each of its splits takes off the variance added to `importance` (d,)."""
+    """Grows a least-squares tree, and adds the variance reduction of each split to `importance` (d,)."""
     _plant(columns, residual, nodes, seed)
     for node in DEPTH_FIRST:
         feature, threshold = _best_split(columns, residual, nodes, node)
@@ -302,7 +302,7 @@ def _variance(total: float, square: float, size: int) -> float:
 
 @_compiled
 def _best_split(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) -> tuple[int, float]:
-    """Column and threshold; the column is -1 where the node is a leaf. Equal splits go to the first column tried."""
+    """Column and threshold; the column is -1 if the node is a leaf. Ties go to the first column tried."""
     if nodes.end[node] - nodes.start[node] < 2 or nodes.impurity[node] <= PURE:
         return -1, np.inf
     varied = nodes.features[_draw(columns, nodes, node) :][::-1]
@@ -313,10 +313,11 @@ def _best_split(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int)
 
 @_compiled
 def _draw(columns: Columns, nodes: Nodes, node: int) -> int:
-    """Draws columns one by one; gives the place in `features` from which those are that vary, the first drawn last.
+    """Draws columns one by one; returns the position in `features` where the varying columns start, the first drawn
+        last.
 
-    `features` holds columns known to be constant, of which some are drawn, then those found to be, then those left to
-    draw, then those that vary. Known ones are drawn too, for nothing but the random numbers this takes.
+    `features` has the columns known to be constant, of which some are drawn, then those found to be constant, then
+    those left to draw, then those that vary. Known ones are drawn too, only to use up the same random numbers.
     """
     _measure(columns, nodes, node)
     features, known, state = nodes.features, nodes.known[node], nodes.state
@@ -345,7 +346,7 @@ def _draw(columns: Columns, nodes: Nodes, node: int) -> int:
 
 @_compiled
 def _random(state: np.ndarray) -> int:
-    """Xorshift of 32 bits (Marsaglia, Journal of Statistical Software 8, 14, 2003), less the highest bit."""
+    """Xorshift of 32 bits (Marsaglia, Journal of Statistical Software 8, 14, 2003), without the highest bit."""
     x: int = max(state[0], 1)
     x ^= (x << 13) & WORD
     x ^= x >> 17
@@ -356,14 +357,14 @@ def _random(state: np.ndarray) -> int:
 
 @_compiled
 def _copy(source: np.ndarray, target: np.ndarray, start: int, end: int) -> None:
-    """By hand: numba takes two seconds to compile the message on slices that differ in shape."""
+    """Copies in a loop, because numba takes two seconds to compile the error message of slice assignment."""
     for place in range(start, end):
         target[place] = source[place]
 
 
 @_compiled
 def _measure(columns: Columns, nodes: Nodes, node: int) -> None:
-    """Between which values each column is in the node."""
+    """The range of each column in the node."""
     level, start, last = _level(node), nodes.start[node], nodes.end[node] - 1
     for feature in range(columns.values.shape[0]):
         if columns.bins.shape[0]:
@@ -381,7 +382,7 @@ def _level(node: int) -> int:
 
 @_compiled
 def _best_gap(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int, varied: np.ndarray) -> tuple[int, float]:
-    """Column and threshold of the largest gain, between any two neighbours; the column is -1 when none varies."""
+    """Column and threshold of the largest gain between any two neighbours; the column is -1 if none varies."""
     start, end = nodes.start[node], nodes.end[node]
     best, best_feature, threshold = -np.inf, -1, 0.0
     for feature in varied:
@@ -400,7 +401,7 @@ def _scan(
 ) -> tuple[float, int]:
     """The largest gain above `best`, and how many rows are left of it: (left sum)^2 / rows + (right sum)^2 / rows.
 
-    Reciprocals are quicker and tell which gains are worth dividing for.
+    Reciprocals are faster, and show which gains are worth an exact division.
     """
     size = rows.size
     place, left, enough = 0, 0.0, best * NEARLY_BEST
@@ -418,7 +419,8 @@ def _scan(
 
 @_compiled
 def _divide(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int, feature: int, threshold: float) -> int:
-    """Makes the children and gives the column, or -1 when rounding makes them worse than the node, a leaf then."""
+    """Creates the children and returns the column, or -1 if they are worse because of rounding and the node is a
+    leaf."""
     start, end, left = nodes.start[node], nodes.end[node], 2 * node + 1
     column = 0 if columns.bins.shape[0] else nodes.sorting[node]
     _copy(columns.lists[_level(node), column], nodes.rows, start, end)
@@ -439,7 +441,7 @@ def _divide(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int, fea
 
 @_compiled
 def _partition(rows: np.ndarray, values: np.ndarray, threshold: float) -> int:
-    """Swaps rows until those to go left come first, and counts these; leaves them in the order scikit-learn does."""
+    """Swaps rows until those that go left come first, and returns their number; the order is that of scikit-learn."""
     left, right = 0, rows.size
     while left < right:
         if values[rows[left]] <= threshold:
@@ -452,7 +454,7 @@ def _partition(rows: np.ndarray, values: np.ndarray, threshold: float) -> int:
 
 @_compiled
 def _left_total(nodes: Nodes, node: int, residual: np.ndarray) -> float:
-    """Of the left child: its own if it is the smaller one, else what the rows of the right one leave of the node's."""
+    """The sum of the left child: its own if it is the smaller child, else the node's minus that of the right child."""
     left, right = 2 * node + 1, 2 * node + 2
     if nodes.end[left] - nodes.start[left] <= nodes.end[right] - nodes.start[right]:
         own: float = nodes.total[left]
@@ -465,7 +467,7 @@ def _left_total(nodes: Nodes, node: int, residual: np.ndarray) -> float:
 
 @_compiled
 def _improvement(nodes: Nodes, node: int) -> float:
-    """What the split takes off the variance of all rows, in this order."""
+    """The split's reduction of the variance of all rows, in this order."""
     left, right = 2 * node + 1, 2 * node + 2
     size = nodes.end[node] - nodes.start[node]
     rest = nodes.impurity[node] - (nodes.end[right] - nodes.start[right]) / size * nodes.impurity[right]
@@ -475,7 +477,7 @@ def _improvement(nodes: Nodes, node: int) -> float:
 
 @_compiled
 def _hand_down(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) -> None:
-    """Rows to the children, and all that these need to be split."""
+    """Assigns rows to the children, and prepares the children for splitting."""
     for child in (2 * node + 1, 2 * node + 2):
         for row in nodes.rows[nodes.start[child] : nodes.end[child]]:
             nodes.of_row[row] = child
@@ -492,7 +494,7 @@ def _part(lists: np.ndarray, nodes: Nodes, node: int) -> None:
     level = _level(node)
     for column in range(lists.shape[1]):
         above, below = lists[level, column], lists[level + 1, column]
-        left, right = np.uint64(start), np.uint64(middle)  # unsigned places need no test for negative ones
+        left, right = np.uint64(start), np.uint64(middle)  # unsigned indices need no check for negative ones
         for place in range(start, end):
             row = above[place]
             goes_left = np.uint64(nodes.of_row[row] & np.uint8(1))  # a left child has an odd number
@@ -518,7 +520,7 @@ def _gather(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) -> 
 
 @_compiled
 def _gather_children(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) -> None:
-    """The smaller child is counted, the larger one is what remains."""
+    """Counts the smaller child; the larger one is the remainder."""
     left, right = 2 * node + 1, 2 * node + 2
     smaller_left = nodes.end[left] - nodes.start[left] < nodes.end[right] - nodes.start[right]
     small, large = (left, right) if smaller_left else (right, left)
@@ -541,7 +543,7 @@ def _filled(sums: np.ndarray) -> tuple[int, int]:
 
 @_compiled
 def _best_edge(columns: Columns, nodes: Nodes, node: int, varied: np.ndarray) -> tuple[int, float]:
-    """As `_best_gap`, between neighbouring bins that have rows of the node."""
+    """Like `_best_gap`, but between neighbouring bins that have rows of the node."""
     total, size = nodes.total[node], nodes.end[node] - nodes.start[node]
     best, best_feature, threshold = -np.inf, -1, 0.0
     for feature in varied:

@@ -16,15 +16,18 @@ KEYS = ("dci_disentanglement", "dci_completeness", "dci_informativeness_train", 
 class Params(Frozen):
     """Rows to fit and to test on, and the trees (`trees.py`); a table with fewer than both is split 2 : 1."""
 
-    train: Count = Field(10_000, ge=2)
-    test: Count = Field(5_000, ge=1)
-    trees: Trees = "exact"
+    train: Count = Field(10_000, ge=2, description="rows to fit on; a smaller table is split 2 : 1")
+    test: Count = Field(5_000, ge=1, description="rows to test on")
+    trees: Trees = Field(
+        "exact",
+        description="exact: scikit-learn's algorithm, compiled; sklearn: its own; histogram: up to 256 bins per code",
+    )
 
 
 def _concentration(weights: np.ndarray) -> np.ndarray:
-    """1 - entropy of each row in units of its largest possible value: 1 when one entry has all, 0 when all are equal.
+    """1 - entropy of each row relative to its maximum: 1 if one entry has everything, 0 if all are equal.
 
-    A row of one entry is concentrated; a row of zeros counts as even.
+    A row with one entry gives 1; a row of zeros counts as uniform.
     """
     total = weights.sum(axis=1, keepdims=True)
     width = weights.shape[1]
@@ -41,17 +44,17 @@ def _weighted(concentration: np.ndarray, weights: np.ndarray) -> float:
 
 
 def disentanglement(importance: np.ndarray) -> float:
-    """Of an importance matrix (d, k): does each code serve one factor? Codes weigh by their importance."""
+    """For an importance matrix (d, k): does each code serve one factor? Codes are weighted by importance."""
     return _weighted(_concentration(importance), importance.sum(axis=1))
 
 
 def completeness(importance: np.ndarray) -> float:
-    """Of an importance matrix (d, k): is each factor served by one code? No importance at all gives 0."""
+    """For an importance matrix (d, k): is each factor served by one code? 0 if there is no importance at all."""
     return _weighted(_concentration(importance.T), importance.sum(axis=0))
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
-    """A factor of one value tells nothing and is left out. One of a single value to fit has no important code."""
+    """A factor with one value is left out. A factor with a single value in the rows to fit has no important code."""
     train, test = split(len(table.codes), params.train, params.test, rng)
     fit = prepared(table.codes[train], table.codes[test], params.trees)
     fits = [fit(column[train], int(rng.integers(2**31))) for column in table.factors.T]
@@ -67,7 +70,7 @@ def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, A
 
 
 def _accuracy(predictions: list[np.ndarray], factors: np.ndarray, told: np.ndarray) -> float:
-    """Share of the labels (n, k) of some factors (k,) that is told right, from one prediction (n,) a factor."""
+    """Share of correctly predicted labels (n, k) of some factors (k,), from one prediction (n,) per factor."""
     return float(np.mean((np.stack(predictions, axis=1) == factors)[:, told]))
 
 

@@ -10,32 +10,37 @@ from disentune.metrics.lines import Pairs, lines_drawn, triples, unit_range
 from disentune.plugin import Count, Frozen, Metric, Table, added
 
 SIGNIFICANT = 16
-"""Bits in which distances must differ to have an order: sums of float32 know few more, and rounding breaks no ties."""
+"""Distances must differ within this many bits to be ordered: float32 sums have little more precision, and rounding
+must not break ties."""
 Ties = Literal["rounded", "exact"]
-"""Distances are equal when they agree in those bits, or in all bits of single precision, as in disent."""
+"""Distances are equal if they agree in these bits, or in all bits of single precision, as in disent."""
 
 
 class Params(Frozen):
-    """Lines for each factor and as many random groups of rows; triples in each of both; rows in a group; and which
-    distances are equal to ranks: those that agree in 16 bits, or, as in disent, in all of single precision."""
+    """Number of lines per factor and of random groups of rows, of triples in each, and of rows in a group; and which
+    distances count as ties: those that agree in 16 bits or, as in disent, in full single precision."""
 
-    traversals: Count = Field(1024, ge=1)
-    triples: Count = Field(64, ge=1)
-    group: Count = Field(32, ge=2)
-    ties: Ties = added("rounded")
+    traversals: Count = Field(
+        1024, ge=1, description="lines of the factor grid per factor, and number of random groups"
+    )
+    triples: Count = Field(64, ge=1, description="triples of rows in each line or group")
+    group: Count = Field(32, ge=2, description="rows in each random group")
+    ties: Ties = added(
+        "rounded", description="distances are equal if they agree in 16 bits (rounded) or in 24, as in disent (exact)"
+    )
 
 
 # ---- which pairs
 
 
 def pairs_by_factor(table: Table, rng: np.random.Generator, params: Params) -> list[Pairs]:
-    """Pairs that differ in one factor alone, for each factor of two or more values."""
+    """Pairs that differ only in one factor, for each factor with two or more values."""
     found = lines_drawn(table.factors, params.traversals, rng)
     return [triples(lines, params.triples, rng) for lines in found]
 
 
 def pairs_anywhere(table: Table, rng: np.random.Generator, params: Params) -> Pairs:
-    """Pairs of random rows; a table of few lines has more pairs on one line than the whole grid would."""
+    """Pairs of random rows; a table of few lines has more pairs on the same line than the whole grid would have."""
     groups = rng.integers(len(table.codes), size=(params.traversals, params.group))
     return triples(groups, params.triples, rng)
 
@@ -44,12 +49,12 @@ def pairs_anywhere(table: Table, rng: np.random.Generator, params: Params) -> Pa
 
 
 def comparable_codes(table: Table, ties: Ties) -> np.ndarray:
-    """What codes' distances are taken from: no scale changes them, or they are as an encoder gives them."""
+    """The codes used for distances, rescaled so that the result does not depend on their scale, or as they are."""
     return unit_range(table.codes) if ties == "rounded" else table.codes.astype(np.float32)
 
 
 def factor_distances(table: Table, pairs: Pairs) -> np.ndarray:
-    """L1 over factors; along a line the difference in its one factor."""
+    """L1 over factors; along a line, the difference in its factor."""
     first, second = pairs.rows()
     found: np.ndarray = np.abs(table.values[first] - table.values[second]).sum(axis=-1)
     return found
@@ -66,7 +71,7 @@ def code_distances(codes: np.ndarray, pairs: Pairs, order: int = 2) -> np.ndarra
 
 
 def significant(distances: np.ndarray) -> np.ndarray:
-    """Rounded to so many bits."""
+    """Distances rounded to this many bits."""
     mantissa, exponent = np.frexp(distances)
     found: np.ndarray = np.ldexp(np.rint(np.ldexp(mantissa, SIGNIFICANT)), exponent - SIGNIFICANT)
     return found
@@ -77,7 +82,7 @@ def comparable(distances: np.ndarray, ties: Ties) -> np.ndarray:
 
 
 def pearson(a: np.ndarray, b: np.ndarray) -> float:
-    """Linear correlation; 0 when one side has one value."""
+    """Linear correlation; 0 if one side is constant."""
     a, b = a.ravel() / (np.abs(a).max() or 1.0), b.ravel() / (np.abs(b).max() or 1.0)
     if np.ptp(significant(a)) == 0 or np.ptp(significant(b)) == 0:
         return 0.0
@@ -91,7 +96,7 @@ def spearman(a: np.ndarray, b: np.ndarray, ties: Ties = "rounded") -> float:
 
 
 def same_order(a: np.ndarray, b: np.ndarray, ties: Ties = "rounded") -> float:
-    """Share of triples whose nearer end is the same for both; ties must tie in both."""
+    """Share of triples in which the closer end is the same for both; a tie must be a tie in both."""
     first, second = (np.sign(one - other) for one, other in (comparable(a, ties), comparable(b, ties)))
     return float(np.mean(first == second))
 
@@ -106,7 +111,7 @@ def along_factor(
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
-    """Means over factors of two or more values, 0 when there is none; then the same for pairs of random rows."""
+    """Means over factors with two or more values, 0 if there is none; then the same for pairs of random rows."""
     codes, ties = comparable_codes(table, params.ties), params.ties
     found = [along_factor(table, codes, pairs, ties) for pairs in pairs_by_factor(table, rng, params)]
     anywhere = pairs_anywhere(table, rng, params)

@@ -1,4 +1,4 @@
-"""Downstream task: Locatello et al., ICML 2019, section 5.5: how well, and from how few rows, factors are told."""
+"""Downstream task: Locatello et al., ICML 2019, section 5.5: how well, and from how few rows, factors are predicted."""
 
 import warnings
 from collections.abc import Iterator
@@ -19,22 +19,26 @@ FOLDS = 5
 
 
 class Params(Frozen):
-    """Rows to fit at most and to test on, strengths of regularisation to try, and the trees (`trees.py`).
+    """Maximum number of rows to fit, rows to test on, strengths of regularisation to try, and the trees (`trees.py`).
 
-    A smaller `train` stands for the sizes above it: `downstream_gbt_10000` then tells of `train` rows.
+    A smaller `train` replaces larger sizes: `downstream_gbt_10000` is then computed from `train` rows.
     """
 
-    train: Count = Field(10_000, ge=2)
-    test: Count = Field(5_000, ge=1)
-    strengths: Count = Field(10, ge=1)
-    trees: Trees = "exact"
+    train: Count = Field(10_000, ge=2, description="rows to fit on at most")
+    test: Count = Field(5_000, ge=1, description="rows to test on")
+    strengths: Count = Field(10, ge=1, description="strengths of regularisation to try")
+    trees: Trees = Field(
+        "exact",
+        description="exact: scikit-learn's algorithm, compiled; sklearn: its own; histogram: up to 256 bins per code",
+    )
 
 
 def regressed(train: np.ndarray, test: np.ndarray, labels: np.ndarray, strengths: int) -> np.ndarray:
-    """Labels that logistic regression tells of codes (m, d), fitted on codes (n, d) and labels (n,).
+    """Labels that logistic regression predicts for codes (m, d), fitted on codes (n, d) and labels (n,).
 
-    Its strength of regularisation is the best of so many in five folds without shuffling. Folds that leave one value to
-    fit tell nothing and are left out; when all do, the strength is scikit-learn's default. One value is always told.
+    The strength of regularisation is the best of several by five-fold cross-validation without shuffling. Folds with
+    only one value to fit are left out; if all are, the strength is scikit-learn's default. A single value is always
+    predicted correctly.
     """
     from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 
@@ -56,7 +60,7 @@ def _folds(rows: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The published settings do not always converge, and name no parameter that scikit-learn is about to change."""
+    """Hides warnings: the published settings do not always converge, and omit parameters whose defaults will change."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
@@ -67,13 +71,14 @@ def _quiet() -> Iterator[None]:
 
 
 def efficiency(accuracies: np.ndarray) -> float:
-    """Accuracy from 100 rows in units of that from 10 000, of mean accuracies by size; 0 when nothing is ever told."""
+    """Accuracy with 100 rows relative to that with 10 000, from mean accuracies by size; 0 if nothing is predicted
+    correctly."""
     few, many = accuracies[SIZES.index(100)], accuracies[SIZES.index(10_000)]
     return float(few / many) if many > 0 else 0.0
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
-    """The rows of a smaller size are also among those of a larger one; rows to test are none of them."""
+    """Rows of a smaller size are also in each larger one; rows to test on are in none of them."""
     drawn = rows_drawn(len(table.codes), params.train + params.test, rng)
     train, test = drawn[: params.train], drawn[params.train :]
     seeds = [int(rng.integers(2**31)) for _ in table.factors.T]
@@ -86,7 +91,7 @@ def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, A
 
 
 def _summary(learner: str, accuracies: np.ndarray, told: np.ndarray) -> dict[str, Any]:
-    """Keys and details of a learner, from its accuracies (sizes, k); factors of one value are in no mean."""
+    """Keys and details of a learner, from its accuracies (sizes, k); factors with one value are excluded from means."""
     means = accuracies[:, told].mean(axis=1)
     sized = {f"downstream_{learner}_{size}": mean for size, mean in zip(SIZES, means, strict=True)}
     efficient = {f"downstream_{learner}_efficiency": efficiency(means)}
@@ -96,7 +101,7 @@ def _summary(learner: str, accuracies: np.ndarray, told: np.ndarray) -> dict[str
 def _accuracies(
     table: Table, train: np.ndarray, test: np.ndarray, learner: str, params: Params, seeds: list[int]
 ) -> np.ndarray:
-    """Share of the rows to test of which each factor (k,) is told."""
+    """Share of the test rows that are predicted correctly, for each factor (k,)."""
     fitted, tested = table.codes[train], table.codes[test]
     if learner == "lr":
         told = [regressed(fitted, tested, column[train], params.strengths) for column in table.factors.T]

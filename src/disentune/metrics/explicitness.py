@@ -1,4 +1,4 @@
-"""Explicitness: Ridgeway & Mozer, NeurIPS 2018: how well all codes tell every value linearly."""
+"""Explicitness: Ridgeway & Mozer, NeurIPS 2018: how well every value can be predicted linearly from all codes."""
 
 import warnings
 
@@ -14,21 +14,21 @@ from disentune.plugin import Count, Frozen, Metric, Table
 class Params(Frozen):
     """Rows to fit and to test on; a table with fewer than both is split 2 : 1."""
 
-    train: Count = Field(10_000, ge=2)
-    test: Count = Field(5_000, ge=1)
+    train: Count = Field(10_000, ge=2, description="rows to fit on; a smaller table is split 2 : 1")
+    test: Count = Field(5_000, ge=1, description="rows to test on")
 
 
 def standardised(codes: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Codes (n, d) by mean and deviation of the rows to fit on; one that is constant there, up to rounding, is 0."""
+    """Codes (n, d) standardised with the rows to fit on; codes that are constant there, up to rounding, become 0."""
     mean, std = codes[train].mean(axis=0), codes[train].std(axis=0)
     varied = std > 1e-12 * np.abs(codes[train]).max(axis=0)
     return np.where(varied, codes - mean, 0) / np.where(varied, std, 1)
 
 
 def areas(probabilities: np.ndarray, labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Under the ROC curve of each class against the rest, of (m, c), by its ranks (Mann & Whitney, 1947).
+    """Area under the ROC curve of each class against the rest, from scores (m, c), by ranks (Mann & Whitney, 1947).
 
-    Classes that no row has, or all have, are left out.
+    Classes that no row or every row has are left out.
     """
     ranks = scipy.stats.rankdata(probabilities, axis=0)
     member = labels[:, None] == classes
@@ -40,9 +40,9 @@ def areas(probabilities: np.ndarray, labels: np.ndarray, classes: np.ndarray) ->
 
 
 def fit(codes: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int) -> list[np.ndarray]:
-    """Areas on the rows to fit and to test on, of telling labels (n,) from standardised codes (n, d).
+    """Areas on the rows to fit and to test on, for predicting labels (n,) from standardised codes (n, d).
 
-    A factor with one value to fit has none.
+    A factor with one value in the rows to fit has none.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -57,7 +57,7 @@ def fit(codes: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarr
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
-    """Mean over factors of the mean over values; one without a value to rank in the test is left out."""
+    """Mean over factors of the mean over values; factors without a value to rank in the test rows are left out."""
     train, test = split(len(table.codes), params.train, params.test, rng)
     codes, seed = standardised(table.codes, train), int(rng.integers(2**31))
     fits = [fit(codes, labels, train, test, seed) for labels in table.factors.T]

@@ -12,25 +12,25 @@ from disentune.metrics.table import rows_drawn
 from disentune.plugin import Count, Frozen, Metric, Table
 
 SPREAD = 0.25
-"""Noise's score deviates between tables by this / factors * sqrt(members / rows to test on), as measured.
+"""The score of noise varies between tables by this / factors * sqrt(members / rows to test on), as measured.
 
-The variance of a code among the m rows of one value is off by sqrt(2 / m), and a vote, the variance of `members` draws,
-by sqrt(2 / members). A factor averages over its values, and m times their number is all rows.
+The variance of a code among the m rows of one value has a relative error of sqrt(2 / m), and a vote, the variance of
+`members` draws, one of sqrt(2 / members). A factor averages over its values, and m times their number is all rows.
 """
 
 
 class Params(Frozen):
-    """Votes to learn from and to score, rows of a vote, rows for the global variance, least deviation of a code."""
+    """Votes to learn from and to score, rows of a vote, rows for the global variance, smallest deviation of a code."""
 
-    train: Count = Field(10_000, ge=1)
-    test: Count = Field(5_000, ge=1)
-    members: Count = Field(64, ge=2)
-    samples: Count = Field(10_000, ge=2)
-    threshold: float = Field(0.05, ge=0)
+    train: Count = Field(10_000, ge=1, description="votes to learn from")
+    test: Count = Field(5_000, ge=1, description="votes to score")
+    members: Count = Field(64, ge=2, description="rows of each vote")
+    samples: Count = Field(10_000, ge=2, description="rows for the variance of each code over all factors")
+    threshold: float = Field(0.05, ge=0, description="codes with a smaller standard deviation are ignored")
 
 
 def active(codes: np.ndarray, threshold: float) -> np.ndarray:
-    """Codes (n, d) that vote, (d,): their standard deviation reaches the threshold. A constant never votes."""
+    """Which codes (n, d) vote, (d,): those whose standard deviation reaches the threshold. A constant never votes."""
     found: np.ndarray = (codes.std(axis=0, ddof=1) >= threshold) & (np.ptp(codes, axis=0) > 0)
     return found
 
@@ -40,31 +40,32 @@ def votes(
     variance: np.ndarray,
     drawn: Iterable[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of each group the fixed factor and the code that varies least in it for its global variance (d,); both (m,)."""
+    """For each group, the fixed factor and the code that varies least relative to its global variance (d,); both
+    (m,)."""
     found = [(factor, (encoded(rows).var(axis=1, ddof=1) / variance).argmin(axis=1)) for factor, rows in drawn]
     factors, winners = zip(*found, strict=True)
     return np.concatenate(factors), np.concatenate(winners)
 
 
 def majority(factors: np.ndarray, winners: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """The factor that each code most often voted for, (d,); the first of equals. `shape` is (k, d)."""
+    """The factor that each code most often voted for, (d,); the first in case of a tie. `shape` is (k, d)."""
     cells = np.ravel_multi_index((factors, winners), shape)
     found: np.ndarray = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape).argmax(axis=0)
     return found
 
 
 def agreement(said: np.ndarray, factors: np.ndarray, winners: np.ndarray) -> float:
-    """Share of votes (m,) that fall on the factor said of their code (d,)."""
+    """Share of votes (m,) that agree with the factor of their code (d,)."""
     return float(np.mean(said[winners] == factors))
 
 
 def rows_needed(factors: int, members: int) -> int:
-    """Rows of a table whose noise scores no more than chance; half of them are tested on."""
+    """Rows that a table needs so that noise scores no more than chance; half of them are used for testing."""
     return math.ceil(2 * members * (DEVIATIONS * SPREAD / (EXCESS * factors)) ** 2) if factors > 1 else 0
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
-    """Without an active code 0. A value that one row alone has shows no variance, and is not drawn."""
+    """0 without an active code. A value that only one row has shows no variance and is not drawn."""
     fixed = drawable(table.factors)
     note = caution(table.factors, rows_needed(len(fixed), params.members))
     sample = table.codes[rows_drawn(len(table.codes), params.samples, rng)]

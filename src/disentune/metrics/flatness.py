@@ -1,4 +1,4 @@
-"""Flatness: Michlo et al., disent, 2021: width over length of the path that codes take along a factor."""
+"""Flatness: Michlo et al., disent, 2021: width over length of the path of the codes along a factor."""
 
 import numpy as np
 from pydantic import Field
@@ -8,9 +8,9 @@ from disentune.plugin import Count, Frozen, Metric, Table
 
 
 class Params(Frozen):
-    """Lines of the factor grid to use for each factor."""
+    """Lines of the factor grid to use per factor."""
 
-    traversals: Count = Field(1024, ge=1)
+    traversals: Count = Field(1024, ge=1, description="lines of the factor grid per factor")
 
 
 def norms(differences: np.ndarray) -> np.ndarray:
@@ -19,7 +19,7 @@ def norms(differences: np.ndarray) -> np.ndarray:
 
 
 def to_next(codes: np.ndarray, shift: int) -> np.ndarray:
-    """L1 and L2 distances (2, lines, size) from each point to the one `shift` places on, round a cycle."""
+    """L1 and L2 distances (2, lines, size) from each point to the one `shift` places further on the cycle."""
     return norms(np.roll(codes, -shift, axis=1) - codes)
 
 
@@ -39,7 +39,7 @@ def lengths(codes: np.ndarray) -> np.ndarray:
 def flatness(codes: np.ndarray) -> np.ndarray:
     """Mean width over mean length of lines (lines, size, d): [L2 over L1, L1, L2].
 
-    None exceeds 1, for the steps without the largest still join all points. 0 when no line moves.
+    None exceeds 1, because the steps without the largest still connect all points. 0 if no line moves.
     """
     width, length = widths(codes).mean(axis=1), lengths(codes).mean(axis=1)
     ratios = width[[1, 0, 1]] / np.where(length > 0, length, 1)[[0, 0, 1]]
@@ -48,7 +48,7 @@ def flatness(codes: np.ndarray) -> np.ndarray:
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
-    """Means over factors of two or more values; 0 when there is none."""
+    """Means over factors with two or more values; 0 if there is none."""
     codes = unit_range(table.codes)
     found = [flatness(codes[rows]) for rows in lines_drawn(table.factors, params.traversals, rng)]
     return dict(zip(METRIC.keys, np.mean(found or [np.zeros(3)], axis=0), strict=True))

@@ -8,17 +8,17 @@ from disentune.metrics.table import rows_drawn
 from disentune.plugin import Count, Frozen, Metric, Table
 
 VISIBLE = 1e-6
-"""Smallest weight of a code in a unit-length combination that counts as taking part in it."""
+"""Smallest weight with which a code counts as part of a unit-length combination."""
 
 
 class Params(Frozen):
     """Rows of the table to use."""
 
-    samples: Count = Field(10_000, ge=1)
+    samples: Count = Field(10_000, ge=1, description="rows of the table to use")
 
 
 def centred(codes: np.ndarray) -> np.ndarray:
-    """Codes less their means, (n, d); exactly 0 for a code of one value, whose mean may be rounded."""
+    """Centred codes, (n, d); exactly 0 for a constant code, whose mean may be rounded."""
     moved = codes - codes[0]
     found: np.ndarray = moved - moved.mean(axis=0)
     return found
@@ -28,7 +28,7 @@ def total_correlation(codes: np.ndarray) -> float:
     """0.5 * (sum of log variances - log determinant of the covariance) of codes (n, d), in nats.
 
     With columns of unit length the determinant is the product of the squared singular values, which lose nothing
-    to a near-singular covariance. A code of one value is independent of all and left out.
+    to a near-singular covariance. A constant code is independent of all others and left out.
     """
     deviations = centred(codes)
     varied = np.flatnonzero(deviations.any(axis=0))

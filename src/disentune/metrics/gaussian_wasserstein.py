@@ -11,7 +11,7 @@ from disentune.plugin import Count, Frozen, Metric, Table
 class Params(Frozen):
     """Rows of the table to use."""
 
-    samples: Count = Field(10_000, ge=1)
+    samples: Count = Field(10_000, ge=1, description="rows of the table to use")
 
 
 def cost_and_trace(deviations: np.ndarray) -> tuple[float, float]:
@@ -27,7 +27,7 @@ def cost_and_trace(deviations: np.ndarray) -> tuple[float, float]:
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
-    """Codes that all have one value cost 0, of which the share of the trace is 0 too."""
+    """Constant codes cost 0, and the share of the trace is then 0 too."""
     deviations = centred(table.codes[rows_drawn(len(table.codes), params.samples, rng)])
     scale = float(np.abs(deviations).max()) or 1.0  # squares of the smallest codes would vanish
     cost, trace = cost_and_trace(deviations / scale)

@@ -1,12 +1,12 @@
 """Rows of a table that share the value of one factor, for the scores that hold a factor fixed.
 
-The published procedures draw factors and encode anew. On a complete grid with deterministic codes, drawing rows of
-one table is the same law: a row drawn uniformly has a uniform value, and the rows that share it are all the ways to
-vary the rest. On other tables the law is that of the table's own rows.
+The published procedures draw factors and encode images each time. On a complete grid with deterministic codes, drawing
+rows of one table gives the same distribution: a uniformly drawn row has a uniform value, and the rows that share the
+value are all ways to vary the rest. On other tables the distribution is that of the table's rows.
 
-A table has its own noise: by chance, rows that share a value of some factor have codes that are closer. What is learned
-of that must not be scored, so rows to fit on are never tested on. On rows of its own, noise scores chance on average;
-how far a single table is from that depends on its size, and too small a table is refused.
+A finite table has noise: by chance, rows that share a value of some factor may have closer codes. Learning this must
+not be rewarded, so rows to fit on are never tested on. On separate rows, noise scores at chance level on average; the
+deviation of a single table depends on its size, so tables that are too small are refused.
 """
 
 import math
@@ -18,47 +18,47 @@ import numpy as np
 from disentune.errors import DataError
 
 CHUNK = 2**16
-"""Rows drawn at a time: what bounds memory, and fits a processor's cache."""
+"""Rows drawn at a time, to limit memory and fit in the processor's cache."""
 EXCESS = 0.03
 """How far above chance noise may score."""
 DEVIATIONS = 2
-"""Standard deviations of noise's score between tables that must lie within the excess: 1 table in 40 has more."""
+"""Standard deviations of the score of noise that must be within the excess; 1 table in 40 exceeds it."""
 TRIES = 100
-"""Divisions of a tiny table that are looked at for one that leaves every factor in both halves."""
+"""Number of splits of a tiny table to try until every factor can be drawn in both halves."""
 
 
 class Sharing(NamedTuple):
-    """Rows of a table, sorted by each factor, those whose value is not drawn last."""
+    """Rows of a table, sorted by each factor; rows whose value is not drawn come last."""
 
     order: np.ndarray
     """(k, n): the rows."""
     first: np.ndarray
-    """(k, n): where in the order the rows of the same value begin."""
+    """(k, n): position in the order where the rows with the same value begin."""
     size: np.ndarray
     """(k, n): how many of them there are."""
     shared: np.ndarray
     """(k,): how many rows have a value that is drawn, because another row has it too."""
     factors: np.ndarray
-    """Factors that can be drawn: of two values or more, one of them shared."""
+    """Factors that can be drawn: those with two or more values, one of which is shared by several rows."""
 
 
 def drawable(factors: np.ndarray) -> np.ndarray:
-    """Of labels (n, k) the factors that can be drawn. Raises DataError when there is none."""
+    """The factors of labels (n, k) that can be drawn. Raises DataError if there is none."""
     shared = np.array([(np.bincount(labels) > 1).any() for labels in factors.T])
     found = np.flatnonzero(shared & (factors.max(axis=0) > 0))
     if not len(found):
         raise DataError(
-            "a factor must have two values or more, and two rows that share one, "
+            "some factor must have two or more values, one of them in two or more rows, "
             f"but none of {factors.shape[1]} does in {len(factors)} rows"
         )
     return found
 
 
 def sharing(factors: np.ndarray, rows: np.ndarray, drawable: np.ndarray, grid: bool = False) -> Sharing:
-    """Of these rows (m,) of labels (n, k).
+    """Groups of these rows (m,) of labels (n, k).
 
-    On a complete grid, rows of one value differ in every other factor. With `grid` only values whose rows still differ
-    are drawn: else two factors would be fixed at once, and no code could tell which one is meant.
+    On a complete grid, rows with the same value differ in every other factor. With `grid`, only values whose rows still
+    differ are drawn; otherwise two factors would be fixed at once, and no code could tell which one is meant.
     """
     labels = np.ascontiguousarray(factors[rows].T)
     columns = [_sorted(labels, column, drawable if grid else drawable[:0]) for column in range(len(labels))]
@@ -67,9 +67,9 @@ def sharing(factors: np.ndarray, rows: np.ndarray, drawable: np.ndarray, grid: b
 
 
 def halves(factors: np.ndarray, drawable: np.ndarray, rng: np.random.Generator) -> tuple[Sharing, Sharing]:
-    """All rows of labels (n, k), divided at random: one half to fit on, the other to test on.
+    """All rows of labels (n, k), split at random: one half to fit on, the other to test on.
 
-    Both halves can draw what the table can. DataError when it is too small for that.
+    Both halves can draw every factor that the table can. Raises DataError if the table is too small for that.
     """
     rows, grid = len(factors), is_complete(factors)
     for _ in range(TRIES):
@@ -78,14 +78,14 @@ def halves(factors: np.ndarray, drawable: np.ndarray, rng: np.random.Generator) 
         if fit.shared[drawable].all() and test.shared[drawable].all():
             return fit, test
     raise DataError(
-        f"{rows} rows are too few to divide: those to fit on and those to test on must each have two that share a "
+        f"{rows} rows are too few to split: rows to fit on and rows to test on must each have two that share a "
         "value of every factor"
     )
 
 
 def caution(factors: np.ndarray, needed: int) -> str:
-    """Nothing for a table of so many rows or more. A smaller sample is refused with DataError; of a complete grid
-    there is no larger table, so its scores come with this text."""
+    """Empty for a table with enough rows. A smaller sample raises DataError; for a complete grid there is no larger
+    table, so its scores come with this caution."""
     rows = len(factors)
     if rows >= needed:
         return ""
@@ -102,8 +102,8 @@ def is_complete(factors: np.ndarray) -> bool:
 
 
 def _sorted(labels: np.ndarray, column: int, others: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Of labels (k, n), by one factor: order of the rows, beginning and size of the run that each place of it lies in,
-    all (n,), and how many rows have a value that is drawn."""
+    """Labels (k, n) sorted by one factor: the order of the rows, start and size of the run of equal values at each
+    position, all (n,), and how many rows have a value that is drawn."""
     own = labels[column]
     counts = np.bincount(own)
     alone = ((counts == 1) | _fixes_another(labels, column, others))[own]
@@ -114,7 +114,7 @@ def _sorted(labels: np.ndarray, column: int, others: np.ndarray) -> tuple[np.nda
 
 
 def _fixes_another(labels: np.ndarray, column: int, others: np.ndarray) -> np.ndarray:
-    """Of each value of a factor, whether all rows that have it agree in one of the others too."""
+    """For each value of a factor, whether all rows that have it also agree in another factor."""
     own = labels[column]
     found = np.zeros(own.max() + 1, bool)
     for other in others[others != column]:
@@ -151,13 +151,13 @@ def pairs(
 
 
 def _alike(sharing: Sharing, factor: np.ndarray, place: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """For each place in the order of its factor, a row drawn from those of the same value."""
+    """For each position in the order of its factor, a random row with the same value."""
     found: np.ndarray = sharing.order[factor, sharing.first[factor, place] + rng.integers(sharing.size[factor, place])]
     return found
 
 
 def _others(sharing: Sharing, factor: np.ndarray, place: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The same without the row at that place: a number from there on stands for the next row."""
+    """The same without the row at that position: numbers from there on mean the next row."""
     drawn = sharing.first[factor, place] + rng.integers(sharing.size[factor, place] - 1)
     found: np.ndarray = sharing.order[factor, drawn + (drawn >= place)]
     return found

@@ -1,4 +1,4 @@
-"""Hoyer sparsity: Mathieu et al., ICML 2019: 1 when each image uses one code, 0 when all alike."""
+"""Hoyer sparsity: Mathieu et al., ICML 2019: 1 if each image uses one code, 0 if it uses all codes equally."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ class Params(Frozen):
 
 
 def scaled(codes: np.ndarray) -> np.ndarray:
-    """Codes over their std, not centred, (n, d); a code of one value has none and is left out."""
+    """Codes divided by their standard deviation, not centred, (n, d); constant codes are left out."""
     varied = codes[:, np.ptp(codes, axis=0) > 0]
     varied = varied / np.abs(varied).max(axis=0)  # squares of the smallest would vanish
     found: np.ndarray = varied / varied.std(axis=0)

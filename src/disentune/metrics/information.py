@@ -8,7 +8,7 @@ import scipy
 from disentune.errors import DataError
 
 MOST_CELLS = 10**8
-"""Of a histogram of codes and labels: 0.8 GB."""
+"""Maximum number of cells in a histogram of codes and labels: 0.8 GB."""
 
 
 def binned(codes: np.ndarray, bins: int) -> np.ndarray:
@@ -17,13 +17,13 @@ def binned(codes: np.ndarray, bins: int) -> np.ndarray:
 
 
 def _binned(code: np.ndarray, bins: int) -> np.ndarray:
-    """Edges of one column at a time: for several at once NumPy rounds them by what the others are."""
+    """Computes the edges of one column at a time, because for several NumPy's rounding depends on the others."""
     edges = np.linspace(code.min(), code.max(), bins + 1)
     return np.searchsorted(edges[1:-1], code, side="right")
 
 
 def counts(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """How often each bin of a code meets each label of a factor, (d, k, bins, labels), by one histogram."""
+    """Joint counts of each code's bins and each factor's labels, (d, k, bins, labels), by one histogram."""
     shape = (bins.shape[1], labels.shape[1], int(bins.max()) + 1, int(labels.max()) + 1)
     if math.prod(shape) > MOST_CELLS:
         codes, factors, *sizes = shape
@@ -37,7 +37,7 @@ def counts(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def mutual_information(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Of each code with each factor, (d, k)."""
+    """Mutual information of each code with each factor, (d, k)."""
     joint = counts(bins, labels)
     expected = joint.sum(axis=2, keepdims=True) * joint.sum(axis=3, keepdims=True) / len(bins)
     ratio = joint / np.where(expected > 0, expected, 1)
@@ -46,6 +46,6 @@ def mutual_information(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def entropies(labels: np.ndarray) -> np.ndarray:
-    """Of each factor, (k,)."""
+    """Entropy of each factor, (k,)."""
     frequencies = [np.bincount(column) / len(column) for column in labels.T]
     return np.array([-scipy.special.xlogy(p, p).sum() for p in frequencies])

@@ -1,4 +1,4 @@
-"""IRS, interventional robustness score: Suter et al., ICML 2019: how still a code stays with its factor."""
+"""IRS, interventional robustness score: Suter et al., ICML 2019: how constant a code is while its factor is fixed."""
 
 from typing import Any
 
@@ -12,36 +12,41 @@ from disentune.plugin import Count, Frozen, Metric, Table, Whole, added
 
 
 class Params(Frozen):
-    """Rows of the table to use, quantile of the deviations (1 is the paper's largest one), and bins for those factors,
-    by number from 0, that are declared to be ordered with real values; all others keep their labels."""
+    """Rows of the table to use, quantile of the deviations (1 is the maximum, as in the paper), and bins for the
+    factors in `ordered`, given by position from 0, which have ordered real values; all others keep their labels."""
 
-    samples: Count = Field(10_000, ge=1)
-    quantile: float = Field(0.99, ge=0, le=1)
-    bins: Count = Field(20, ge=2, le=10_000)
-    ordered: list[Whole] = added([])
+    samples: Count = Field(10_000, ge=1, description="rows of the table to use")
+    quantile: float = Field(
+        0.99, ge=0, le=1, description="quantile of the deviations; 1 is the maximum, as in the paper"
+    )
+    bins: Count = Field(20, ge=2, le=10_000, description="bins for each factor in `ordered`")
+    ordered: list[Whole] = added(
+        [], description="positions, from 0, of the factors with ordered real values, which are binned"
+    )
 
 
 def labels_of(table: Table, rows: np.ndarray, params: Params) -> np.ndarray:
-    """Of rows (n,) the labels (n, k), or the bins of ordered factors. What a label is called must not matter."""
+    """Labels (n, k) of rows (n,), or bins of ordered factors. The numbering of labels does not matter."""
     labels: np.ndarray = table.factors[rows]
     factors = table.factors.shape[1]
     for column in params.ordered:
         if not 0 <= column < factors:
-            raise DataError(f"ordered names factor {column}, but the table has factors 0 to {factors - 1}")
+            raise DataError(f"ordered: factor {column} does not exist; the table has factors 0 to {factors - 1}")
         labels[:, column] = binned(table.values[rows, column, None], params.bins)[:, 0]
     return labels
 
 
 def can_be_judged(labels: np.ndarray) -> bool:
-    """Whether a factor (n,) has two values or more, and two rows that share one: a single row deviates from nothing."""
+    """Whether a factor (n,) has two or more values, one of them in two or more rows."""
     counts = np.unique(labels, return_counts=True)[1]
     return len(counts) > 1 and bool((counts > 1).any())
 
 
 def deviation(codes: np.ndarray, labels: np.ndarray, quantile: float) -> np.ndarray:
-    """Of codes (n, d) from their mean at each value of one factor (n,): mean over values of the quantile, (d,).
+    """Deviations of codes (n, d) from their mean at each value of a factor (n,): mean over values of the quantile,
+        (d,).
 
-    A value that one row alone has is left out.
+    A value that only one row has is left out.
     """
     counts = np.unique(labels, return_counts=True)[1]
     rows = np.argsort(labels, kind="stable")
@@ -59,10 +64,11 @@ def robustness(codes: np.ndarray, labels: np.ndarray, reach: np.ndarray, quantil
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
-    """Mean over codes of the most robust factor, its parent; codes weigh by their reach, the largest deviation.
+    """Mean over codes of the score of the most robust factor, the parent; codes are weighted by reach, the largest
+        deviation.
 
-    Factors that cannot be judged are left out. With no other, or with constant codes alone, 0; a code that has no
-    parent has -1.
+    Factors that cannot be judged are left out. 0 if there are no others, or if all codes are constant; -1 marks a code
+    without a parent.
     """
     rows = rows_drawn(len(table.codes), params.samples, rng)
     codes, labels = table.codes[rows], labels_of(table, rows, params)

@@ -14,13 +14,13 @@ class Params(Frozen):
 
 
 def kl_to_prior(means: np.ndarray, logvars: np.ndarray) -> np.ndarray:
-    """Of each latent, averaged over rows, (d,)."""
+    """KL of each latent, averaged over rows, (d,)."""
     found: np.ndarray = 0.5 * (means**2 + variances(logvars) - 1 - logvars).mean(axis=0)
     return found
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> Mapping[str, Any]:
-    """Codes must be the posteriors' means, unless the table has these."""
+    """Uses the table's posterior means if it has them; otherwise the codes must be these means."""
     assert table.logvars is not None
     values = kl_to_prior(table.codes if table.means is None else table.means, table.logvars)
     return {"kl_per_latent": float(values.mean()), "kl_per_latent_values": values}

@@ -1,4 +1,4 @@
-"""Whole lines of the factor grid that a table holds: rows that differ in one factor alone; and triples within them."""
+"""Whole lines of the factor grid in a table, which are rows that differ only in one factor; and triples within them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from disentune.errors import DataError
 from disentune.metrics.table import rows_drawn
 
 ROOM = 2**31
-"""Keys below it can be multiplied by the size of another factor without overflow."""
+"""Keys below this can be multiplied by the size of another factor without overflow."""
 
 
 def lines_drawn(factors: np.ndarray, wanted: int, rng: np.random.Generator) -> list[np.ndarray]:
@@ -21,22 +21,22 @@ def lines_drawn(factors: np.ndarray, wanted: int, rng: np.random.Generator) -> l
 
 
 def complete_lines(factors: np.ndarray, column: int) -> np.ndarray:
-    """Rows (lines, size) that agree in all other factors and show every value of this one; of equals the first."""
+    """Rows (lines, size) that agree in all other factors and have every value of this one; the first of duplicates."""
     size = int(factors[:, column].max()) + 1
     cells, rows = np.unique(line_keys(factors, column) * size + factors[:, column], return_index=True)
     starts, counts = np.unique(cells // size, return_index=True, return_counts=True)[1:]
     starts = starts[counts == size]
     if not len(starts):
         raise DataError(
-            f"two or more images must differ in factor column {column} alone and show all of its {size} values, "
-            "but the table has no such line; a table of the whole grid has them all"
+            f"the table must have images that differ only in factor column {column} and have all of its {size} values, "
+            "but it has no such line; use a table of the whole grid, which has all lines"
         )
     found: np.ndarray = rows[starts[:, None] + np.arange(size)]
     return found
 
 
 def line_keys(factors: np.ndarray, column: int) -> np.ndarray:
-    """A number for each combination of the other factors, (n,)."""
+    """A number that identifies the combination of the other factors, (n,)."""
     keys, bound = np.zeros(len(factors), np.int64), 1
     for labels in np.delete(factors, column, axis=1).T:
         size = int(labels.max()) + 1
@@ -48,12 +48,13 @@ def line_keys(factors: np.ndarray, column: int) -> np.ndarray:
 
 
 def unit_range(codes: np.ndarray) -> np.ndarray:
-    """Codes over the largest of all: no shape of a line depends on scale, but squares of tiny codes would vanish."""
+    """Codes divided by the largest one: the shape of a line does not depend on scale, but squares of tiny codes
+    underflow."""
     return codes / (np.abs(codes).max() or 1.0)
 
 
 Mean = Literal["arithmetic", "geometric"]
-"""Over factors; disent's is geometric."""
+"""Mean over factors; disent's is geometric."""
 
 
 def over_factors(found: Sequence[Sequence[float]], mean: Mean) -> np.ndarray:
@@ -86,6 +87,6 @@ class Pairs:
 
 
 def triples(groups: np.ndarray, wanted: int, rng: np.random.Generator) -> Pairs:
-    """`wanted` random triples in each group; the same member may come twice in one."""
+    """`wanted` random triples in each group; a member may occur twice in a triple."""
     anchor, positive, negative = rng.integers(groups.shape[1], size=(3, len(groups), wanted))
     return Pairs(groups, np.stack([anchor, anchor]), np.stack([positive, negative]))

@@ -13,18 +13,20 @@ from disentune.plugin import Count, Frozen, Metric, Table
 class Params(Frozen):
     """Rows of the table to use, and whether correlations are of ranks or of values."""
 
-    samples: Count = Field(10_000, ge=1)
-    correlation: Literal["spearman", "pearson"] = "spearman"
+    samples: Count = Field(10_000, ge=1, description="rows of the table to use")
+    correlation: Literal["spearman", "pearson"] = Field(
+        "spearman", description="spearman: of ranks; pearson: of values"
+    )
 
 
 def correlations(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Pearson's, of each column of (n, d) with each of (n, k), (d, k). A constant correlates 0 with anything."""
+    """Pearson's correlation of each column of (n, d) with each of (n, k), (d, k); 0 for constant columns."""
     found: np.ndarray = _unit(first).T @ _unit(second)
     return found
 
 
 def _unit(columns: np.ndarray) -> np.ndarray:
-    """Columns of mean 0 and length 1; constants are 0."""
+    """Columns with mean 0 and length 1; constant columns become 0."""
     span = np.ptp(columns, axis=0)
     scaled = (columns - columns[0]) / np.where(span > 0, span, 1)  # so that no square overflows or vanishes
     centred = scaled - scaled.mean(axis=0)
@@ -33,9 +35,9 @@ def _unit(columns: np.ndarray) -> np.ndarray:
 
 
 def matched(strength: np.ndarray, factors: int) -> float:
-    """Mean over the first `factors` columns of (d, k) when each row serves one column, chosen for the largest sum.
+    """Mean over the first `factors` columns of (d, k), with each row matched to one column to maximise the sum.
 
-    A factor that no row is left for counts 0.
+    A factor without a matching row counts as 0.
     """
     rows, columns = scipy.optimize.linear_sum_assignment(strength, maximize=True)
     return float(strength[rows, columns][columns < factors].sum() / factors)
@@ -44,7 +46,7 @@ def matched(strength: np.ndarray, factors: int) -> float:
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
     """Codes beyond the number of factors are matched with columns of noise, as published.
 
-    A factor of one value has nothing to tell and is left out; with no other, 0.
+    Factors with one value are left out; 0 if there are no others.
     """
     rows = rows_drawn(len(table.codes), params.samples, rng)
     codes, factors = table.codes[rows], table.values[rows]

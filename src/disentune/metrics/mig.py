@@ -11,14 +11,14 @@ from disentune.plugin import Count, Frozen, Metric, Table
 class Params(Frozen):
     """Rows of the table to use, and bins for each code."""
 
-    samples: Count = Field(10_000, ge=1)
-    bins: Count = Field(20, ge=2, le=10_000)
+    samples: Count = Field(10_000, ge=1, description="rows of the table to use")
+    bins: Count = Field(20, ge=2, le=10_000, description="bins for each code")
 
 
 def gap(information: np.ndarray, entropy: np.ndarray) -> float:
     """Mean over factors of (largest - second) / entropy.
 
-    A single code is compared with 0. A factor of one value has nothing to tell and is left out; with no other, 0.
+    A single code is compared with 0. Factors with one value are left out; 0 if there are no others.
     """
     ranked = np.sort(np.vstack([np.zeros_like(entropy), information]), axis=0)
     varied = entropy > 0

@@ -1,4 +1,4 @@
-"""Modularity: Ridgeway & Mozer, NeurIPS 2018: whether each code tells of one factor alone."""
+"""Modularity: Ridgeway & Mozer, NeurIPS 2018: whether each code has information about only one factor."""
 
 import numpy as np
 from pydantic import Field
@@ -8,20 +8,20 @@ from disentune.metrics.table import rows_drawn
 from disentune.plugin import Count, Frozen, Metric, Table
 
 ROUNDING = 1e-12
-"""Less information than this is none: one row of ten thousand in another bin already makes 1e-9."""
+"""Less information than this counts as none: one row of ten thousand in another bin already gives 1e-9."""
 
 
 class Params(Frozen):
     """Rows of the table to use, and bins for each code."""
 
-    samples: Count = Field(10_000, ge=1)
-    bins: Count = Field(20, ge=2, le=10_000)
+    samples: Count = Field(10_000, ge=1, description="rows of the table to use")
+    bins: Count = Field(20, ge=2, le=10_000, description="bins for each code")
 
 
 def modularity(information: np.ndarray) -> float:
     """Mean over codes of 1 - (rest of the squared information) / (largest square, for each other factor); of (d, k).
 
-    A code without information counts 0; one that can only tell of a single factor counts 1.
+    A code without information counts as 0; with a single factor, every other code counts as 1.
     """
     squares = np.where(information > ROUNDING, information, 0) ** 2
     largest = squares.max(axis=1)
@@ -31,7 +31,7 @@ def modularity(information: np.ndarray) -> float:
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
-    """Factors of one value have nothing to tell and are left out; with no other, 0."""
+    """Factors with one value are left out; 0 if there are no others."""
     rows = rows_drawn(len(table.codes), params.samples, rng)
     labels = table.factors[rows]
     labels = labels[:, np.ptp(labels, axis=0) > 0]

@@ -11,12 +11,12 @@ from disentune.plugin import Count, Frozen, Metric, Table
 class Params(Frozen):
     """Rows of the table to use, and bins for each code."""
 
-    samples: Count = Field(10_000, ge=1)
-    bins: Count = Field(20, ge=2, le=10_000)
+    samples: Count = Field(10_000, ge=1, description="rows of the table to use")
+    bins: Count = Field(20, ge=2, le=10_000, description="bins for each code")
 
 
 def between_codes(bins: np.ndarray) -> float:
-    """Mean over all pairs of two columns of (n, d), in nats; a single code shares nothing: 0."""
+    """Mean over all pairs of two columns of (n, d), in nats; 0 for a single code."""
     later = [mutual_information(bins[:, code + 1 :], bins[:, [code]]) for code in range(bins.shape[1] - 1)]
     return float(np.mean(np.concatenate(later))) if later else 0.0
 

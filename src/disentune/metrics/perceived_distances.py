@@ -19,7 +19,7 @@ from disentune.metrics.lines import Pairs
 from disentune.plugin import Metric, Table
 
 BATCH = 1024
-"""Pairs of images that are compared at a time: 64x64 in colour, 100 MB in float64."""
+"""Pairs of images compared at a time: 100 MB in float64 for 64x64 colour images."""
 
 Distance = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
@@ -27,7 +27,7 @@ Distance = Callable[[np.ndarray, np.ndarray], np.ndarray]
 def image_distances(distance: Distance, pairs: Pairs) -> np.ndarray:
     """Loss between the images of each pair, (2, g, t); each two members of a group are compared once.
 
-    A loss need be neither symmetric nor 0 between equals: the member that stands first in its group is shown.
+    A loss may be asymmetric, and nonzero between equal images: the first member in its group is the output.
     """
     groups, size = pairs.groups.shape
     shown, target = np.minimum(pairs.first, pairs.second), np.maximum(pairs.first, pairs.second)
@@ -54,7 +54,7 @@ def agreement(table: Table, codes: np.ndarray, pairs: Pairs, ties: Ties) -> tupl
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
-    """Means over factors of two or more values, 0 when there is none; then the same for pairs of random rows."""
+    """Means over factors with two or more values, 0 if there is none; then the same for pairs of random rows."""
     codes, ties = comparable_codes(table, params.ties), params.ties
     found = [agreement(table, codes, pairs, ties) for pairs in pairs_by_factor(table, rng, params)]
     anywhere = agreement(table, codes, pairs_anywhere(table, rng, params), ties)

@@ -10,7 +10,7 @@ from disentune.plugin import Count, Frozen, Metric, Table
 class Params(Frozen):
     """Rows of the table to decode."""
 
-    samples: Count = Field(10_000, ge=1)
+    samples: Count = Field(10_000, ge=1, description="rows of the table to decode")
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:

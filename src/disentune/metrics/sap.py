@@ -11,34 +11,35 @@ from disentune.metrics.table import rows_drawn, split
 from disentune.plugin import Count, Frozen, Metric, Table
 
 LEAST_VARIANCE = 1e-12
-"""A code that varies no more than this tells nothing of a continuous factor, as in Locatello et al., ICML 2019."""
+"""A code that varies no more than this is ignored for continuous factors, as in Locatello et al., ICML 2019."""
 
 
 class Params(Frozen):
     """Rows to fit and to test on; a table with fewer than both is split 2 : 1. Continuous factors need no test."""
 
-    train: Count = Field(10_000, ge=2)
-    test: Count = Field(5_000, ge=1)
-    continuous: bool = False
+    train: Count = Field(10_000, ge=2, description="rows to fit on; a smaller table is split 2 : 1")
+    test: Count = Field(5_000, ge=1, description="rows to test on")
+    continuous: bool = Field(False, description="treat factors as continuous, which needs no rows to test on")
 
 
 def gap(predictability: np.ndarray, varied: np.ndarray) -> float:
     """Mean over the varied factors (k,) of best - second best code, of (d, k).
 
-    A single code is compared with 0. A factor of one value has nothing to tell and is left out; with no other, 0.
+    A single code is compared with 0. Factors with one value are left out; 0 if there are no others.
     """
     ranked = np.sort(np.vstack([np.zeros_like(predictability[:1]), predictability]), axis=0)
     return float(np.mean((ranked[-1] - ranked[-2])[varied])) if varied.any() else 0.0
 
 
 def squared_correlations(codes: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Of each code with each factor, (d, k)."""
+    """Squared correlation of each code with each factor, (d, k)."""
     found: np.ndarray = correlations(codes, factors) ** 2 * (codes.var(axis=0, ddof=1) > LEAST_VARIANCE)[:, None]
     return found
 
 
 def accuracy(code: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray, seed: int) -> float:
-    """Of telling labels (n,) from one code (n, 1) by a linear support vector machine. One label to learn is told."""
+    """Accuracy of a linear support vector machine that predicts labels (n,) from one code (n, 1). If the training data
+    has only one label, that label is predicted."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import LinearSVC
 

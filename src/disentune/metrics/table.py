@@ -1,4 +1,4 @@
-"""The table that metrics score: checked once, drawn from by each."""
+"""The table that metrics use: checked once, then sampled by each metric."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from disentune.errors import DataError
 from disentune.plugin import Table
 
 LARGEST = float(np.finfo(np.float32).max)
-"""Trees split in float32, so larger codes have no meaning for every metric."""
+"""Trees split in float32, so larger codes cannot be used by every metric."""
 
 
 def table_of(
@@ -35,13 +35,13 @@ def table_of(
 def _rectangle(name: str, values: np.ndarray) -> np.ndarray:
     values = np.asarray(values)
     if values.ndim != 2 or 0 in values.shape:
-        raise DataError(f"{name} must have rows and columns, at least one of each, but its shape is {values.shape}")
+        raise DataError(f"{name} must have at least one row and one column, but its shape is {values.shape}")
     return values
 
 
 def _assert_rows(name: str, values: np.ndarray, rows: int) -> None:
     if len(values) != rows:
-        raise DataError(f"codes and {name} must have equal rows, but have {rows} and {len(values)}")
+        raise DataError(f"codes and {name} must have the same number of rows, but have {rows} and {len(values)}")
 
 
 def _numbers(name: str, values: np.ndarray) -> np.ndarray:
@@ -60,7 +60,7 @@ def _whole(factors: np.ndarray, rows: int) -> np.ndarray:
     _assert_rows("factors", factors, rows)
     if not np.issubdtype(factors.dtype, np.integer) and factors.dtype != bool:
         raise DataError(
-            f"factors must be whole numbers, a label for each value, but are {factors.dtype}; cast labels with "
+            f"factors must be whole numbers, one label per value, but are {factors.dtype}; cast labels with "
             ".astype(int), and put continuous values into bins with np.digitize"
         )
     return factors
@@ -95,7 +95,7 @@ def _image_distance(images: np.ndarray, rows: int) -> Callable[[np.ndarray, np.n
 
 
 def rows_drawn(rows: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
-    """Distinct rows in random order: `wanted` of them, or all when there are fewer."""
+    """Distinct rows in random order: `wanted` of them, or all if there are fewer."""
     return rng.permutation(rows)[:wanted]
 
 
@@ -110,6 +110,6 @@ def split(rows: int, train: int, test: int, rng: np.random.Generator) -> tuple[n
 
 
 def telling(factors: np.ndarray) -> np.ndarray:
-    """Factors of two values or more, (k,); all of them when there is none, so that each has its trivial score."""
+    """Factors with two or more values, (k,); all factors if there is none, so that each has its trivial score."""
     varied = factors.max(axis=0) > 0
     return varied if varied.any() else np.ones_like(varied)

@@ -1,9 +1,9 @@
-"""Gradient boosted trees that tell a factor from codes, as scikit-learn's `GradientBoostingClassifier` by default.
+"""Gradient boosted trees that predict a factor from codes, like scikit-learn's `GradientBoostingClassifier` by default.
 
-Three engines. `exact` is scikit-learn's algorithm compiled, on columns that are sorted once for all factors; a seed
-gives the trees of `sklearn`, unless a column has equal values, whose order decides between equal splits by rounding
-errors: then trees differ as those of two seeds. `histogram` splits between at most 256 bins a column, which
-loses nothing when a column has no more values than that, further than 1e-7 apart.
+There are three engines. `exact` is scikit-learn's algorithm, compiled, with columns that are sorted once for all
+factors. A seed gives the same trees as `sklearn`, unless a column has equal values, whose order decides between equal
+splits by rounding errors; then trees differ like those of two seeds. `histogram` splits between at most 256 bins per
+column, which is exact if a column has at most that many values, more than 1e-7 apart.
 """
 
 from collections.abc import Callable
@@ -18,29 +18,29 @@ Trees = Literal["exact", "sklearn", "histogram"]
 ROUNDS = 100
 BINS = 256
 NEARLY_EQUAL = np.float32(1e-7)
-"""Neighbours that are no further apart are not split, in single precision."""
+"""Neighbours that are no further apart than this in single precision are not split."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What the trees of one factor say."""
+    """The result of the trees for one factor."""
 
     importance: np.ndarray
-    """(d,): shares of the variance that splits on each code take off; sums to 1, or all 0 when nothing was split."""
+    """(d,): shares of the variance reduction by splits on each code; sums to 1, or all 0 if nothing was split."""
     train: np.ndarray
-    """(n,) labels told of the rows to fit."""
+    """(n,) labels predicted for the training rows."""
     test: np.ndarray
-    """(m,) labels told of the rows to test."""
+    """(m,) labels predicted for the test rows."""
 
 
 Fit = Callable[[np.ndarray, int], Fitted]
-"""(labels (n,) of the rows to fit, seed) -> what the trees say."""
+"""(labels (n,) of the rows to fit, seed) -> the result of the trees."""
 
 
 def prepared(train: np.ndarray, test: np.ndarray, trees: Trees = "exact") -> Fit:
-    """How to fit factors on codes (n, d) and to test on codes (m, d): what all factors share is done once.
+    """A function that fits a factor on codes (n, d) and tests on codes (m, d); work shared by all factors is done once.
 
-    A factor of one value to fit has no important code, and is told to have that value.
+    A factor with one value in the training rows has no important code, and that value is predicted.
     """
     train, test = train.astype(np.float32), test.astype(np.float32)
     several = {"exact": _exact, "sklearn": _sklearn, "histogram": _histogram}[trees](train, test)
@@ -64,7 +64,8 @@ def _sklearn(train: np.ndarray, test: np.ndarray) -> Fit:
 
 
 def _exact(train: np.ndarray, test: np.ndarray) -> Fit:
-    """Columns of few values lose nothing to bins, which add rows of equal value at once, as scikit-learn does."""
+    """Columns with few values lose nothing by binning, which adds rows of equal value together, as scikit-learn
+    does."""
     if all(_few(code) for code in train.T):
         return _histogram(train, test)
     order = np.argsort(train, axis=0, kind="stable").T
@@ -76,7 +77,7 @@ def _histogram(train: np.ndarray, test: np.ndarray) -> Fit:
 
 
 def _few(code: np.ndarray) -> bool:
-    """Whether a column's values come again, twice on average, and no more than bins are, none of them nearly equal."""
+    """Whether a column's values repeat (twice on average), fit into the bins, and none of them are nearly equal."""
     values = np.unique(code)
     return len(values) <= min(BINS, len(code) // 2) and bool((values[1:] > values[:-1] + NEARLY_EQUAL).all())
 
@@ -102,7 +103,7 @@ def _boosting(
 
 
 def _first_scores(shares: np.ndarray) -> np.ndarray:
-    """Those of the shares of the classes (classes,); of two classes the log odds of the second alone."""
+    """Initial scores, the logs of the class shares (classes,); for two classes, only the log odds of the second."""
     found: np.ndarray = (
         scipy.special.logit(shares[1:]) if len(shares) == 2 else np.log(shares / scipy.stats.gmean(shares))
     )
@@ -110,18 +111,18 @@ def _first_scores(shares: np.ndarray) -> np.ndarray:
 
 
 def _seeds(seed: int, shape: tuple[int, int]) -> np.ndarray:
-    """Of the trees of each round, as scikit-learn draws them."""
+    """Seeds of the trees of each round, as drawn by scikit-learn."""
     return np.random.RandomState(seed).randint(0, 2**31 - 1, size=shape)
 
 
 def _shares(importance: np.ndarray) -> np.ndarray:
-    """Useless splits leave rounding errors of either sign."""
+    """Removes the rounding errors, of either sign, that useless splits leave."""
     importance = np.maximum(importance, 0)
     return importance / importance.sum() if importance.any() else importance
 
 
 def _choice(scores: np.ndarray) -> np.ndarray:
-    """The class of each row, from scores (trees, n) of a round's trees; of two classes only the second has one."""
+    """The class of each row, from scores (trees, n) of a round's trees; for two classes only the second has a tree."""
     found: np.ndarray = (scores[0] >= 0).astype(np.int64) if len(scores) == 1 else scores.argmax(axis=0)
     return found
 
@@ -143,10 +144,10 @@ def binned(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _cuts(ranked: np.ndarray) -> np.ndarray:
-    """Places in a sorted column after which a bin ends: all that tell values apart, if these are few.
+    """Positions in a sorted column after which a bin ends: all changes of value, if these are few.
 
-    Else the widest gap in each of as many windows of equal rows as there may be cuts, so that no bin straddles the gap
-    between two clusters: edges at plain quantiles do, and spoil a near-perfect code.
+    Otherwise the widest gap in each of several windows with equal numbers of rows, so that no bin straddles the gap
+    between two clusters, as edges at plain quantiles would, which spoils a near-perfect code.
     """
     apart = ranked[1:] > ranked[:-1] + NEARLY_EQUAL
     if apart.sum() < BINS:

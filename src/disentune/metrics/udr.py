@@ -1,10 +1,11 @@
 """UDR, unsupervised disentanglement ranking: Duan et al., ICLR 2020: how well models agree, latent by latent.
 
-Good models find the same latents up to order and sign; so a model that the others agree with is likely a good one, and
-no factor need be known. It compares trained models, so it is no metric of one table: `disentune score RUN` computes it.
+Good models find the same latents up to order and sign, so a model that agrees with the others is likely to be good, and
+no factors are needed. It compares trained models, so it is not a metric of one table: `disentune score RUN` computes
+it.
 
-The Lasso's penalty shrinks a perfect match from 1 to 1 - alpha: equal models score 0.9, not 1. Only ranks have a
-meaning; the paper finds that about five models of a setting are enough.
+The Lasso penalty shrinks a perfect match from 1 to 1 - alpha, so equal models score 0.9, not 1. Only ranks are
+meaningful; the paper finds that about five models per setting are enough.
 """
 
 import warnings
@@ -22,7 +23,7 @@ Method = Literal["lasso", "spearman"]
 ALPHA = 0.1
 """Penalty of the Lasso, as published."""
 SWEEPS, TOLERANCE = 10_000, 1e-8
-"""Of coordinate descent; scikit-learn's own are coarser."""
+"""Iterations and tolerance of coordinate descent, finer than scikit-learn's defaults."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Udr:
     scores: np.ndarray
     """(models,): the median over the other models of `pairs` with this one as the target."""
     pairs: np.ndarray
-    """(models, models): how well the row's model foretells the column's; 0 on the diagonal, which counts nowhere."""
+    """(models, models): how well the row's model predicts the column's; 0 on the diagonal, which is not used."""
 
 
 def udr(
@@ -38,8 +39,8 @@ def udr(
 ) -> Udr:
     """Scores of models by their codes (n, d_i) of the same n images and the mean KL to the prior of each latent (d_i,).
 
-    Latents with a KL of at most `threshold` carry nothing and are left out; a model without any other scores 0. A
-    latent that stays and is constant agrees with no other.
+    Latents with a KL of at most `threshold` are uninformative and left out; a model with no others scores 0. A
+    remaining latent that is constant agrees with no other.
     """
     if len(codes) < 2:
         raise DataError(f"UDR compares models, so there must be at least 2, but there is {len(codes)}")
@@ -53,9 +54,9 @@ def udr(
 
 
 def agreement(relation: np.ndarray) -> float:
-    """How near a matrix (d_i, d_j) of strengths >= 0 is to one partner for each latent (Eq. 3), from 0 to its maximum.
+    """How close a matrix (d_i, d_j) of strengths >= 0 is to one partner per latent (Eq. 3), from 0 to its maximum.
 
-    max^2 / sum is averaged over columns and over rows; a latent without any partner counts 0.
+    max^2 / sum is averaged over columns and over rows; a latent without a partner counts as 0.
     """
     return (_concentration(relation) + _concentration(relation.T)) / 2
 
@@ -71,7 +72,7 @@ def _concentration(relation: np.ndarray) -> float:
 
 
 def _live(codes: Sequence[np.ndarray], kls: Sequence[np.ndarray], threshold: float) -> list[np.ndarray]:
-    """The codes that count, as float64."""
+    """The codes of informative latents, as float64."""
     if len(codes) != len(kls):
         raise DataError(f"every model must have codes and KLs, but there are {len(codes)} and {len(kls)}")
     tables = [table_of(one).codes for one in codes]
@@ -85,7 +86,7 @@ def _live(codes: Sequence[np.ndarray], kls: Sequence[np.ndarray], threshold: flo
 
 
 def standardised(codes: np.ndarray) -> np.ndarray:
-    """Mean 0 and variance 1 in each column (n, d); a constant one becomes 0."""
+    """Columns (n, d) with mean 0 and variance 1; constant columns become 0."""
     low, spread = codes.min(axis=0), np.ptp(codes, axis=0)
     unit = (codes - low) / np.where(spread > 0, spread, 1)  # squares of tiny or huge codes stay numbers
     centred = unit - unit.mean(axis=0)
@@ -96,7 +97,7 @@ def standardised(codes: np.ndarray) -> np.ndarray:
 
 
 def _relations(units: Sequence[np.ndarray], method: Method) -> list[list[np.ndarray]]:
-    """For each model the strengths (d_i, d_j) with which its latents foretell those of every model."""
+    """For each model, the strengths (d_i, d_j) with which its latents predict those of every model."""
     every, ends = np.hstack(units), np.cumsum([unit.shape[1] for unit in units])[:-1]
     rows = []
     for unit in units:

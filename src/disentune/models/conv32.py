@@ -1,7 +1,7 @@
 """Convolutional network for 32x32 images: conv64 (Michlo et al., IJCAI 2023) without its second stage.
 
-Nobody published it. At 32x32 the dense layers are those of conv64 at 64x64: 1600 features in, 64x4x4 out. Multiples of
-8 fit as well.
+Unpublished. At 32x32 the dense layers are those of conv64 at 64x64: 1600 features in, 64x4x4 out. Also accepts
+multiples of 8.
 """
 
 import torch
@@ -14,7 +14,7 @@ ARCHITECTURE = Architecture("conv32", down=(Stage(32, 4, 2), Stage(64, 4, 2), St
 
 
 class Params(Frozen):
-    latents: Count = Field(ge=1)
+    latents: Count = Field(ge=1, description="size of a code: how many latents the encoder produces")
 
 
 def check(shape: Shape, params: Params) -> None:

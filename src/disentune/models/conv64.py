@@ -1,7 +1,7 @@
 """Convolutional network for 64x64 images: Michlo et al., IJCAI 2023, Table A3, with the padding of 2 of their code.
 
-The padding is hidden in the table: 64 -> 33 -> 17 -> 9 -> 5 pixels a side, so 1600 features and not 1024. Multiples of
-16 fit as well.
+The table does not show the padding: 64 -> 33 -> 17 -> 9 -> 5 pixels per side, so 1600 features and not 1024. Also
+accepts multiples of 16.
 """
 
 import torch
@@ -16,7 +16,7 @@ ARCHITECTURE = Architecture(
 
 
 class Params(Frozen):
-    latents: Count = Field(ge=1)
+    latents: Count = Field(ge=1, description="size of a code: how many latents the encoder produces")
 
 
 def check(shape: Shape, params: Params) -> None:

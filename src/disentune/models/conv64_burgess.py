@@ -1,7 +1,7 @@
 """Convolutional network for 64x64 images: Burgess et al. 2018, "Understanding disentangling in beta-VAE".
 
 As published in its appendix: four convolutions of 32 channels, 4x4 and stride 2, then two dense layers of 256 units;
-the decoder is the transpose. The padding, not given there, is 1, which halves exactly. Multiples of 16 fit as well.
+the decoder is the transpose. The padding is not given; 1 halves the size exactly. Also accepts multiples of 16.
 """
 
 import torch
@@ -19,7 +19,7 @@ ARCHITECTURE = Architecture(
 
 
 class Params(Frozen):
-    latents: Count = Field(ge=1)
+    latents: Count = Field(ge=1, description="size of a code: how many latents the encoder produces")
 
 
 def check(shape: Shape, params: Params) -> None:

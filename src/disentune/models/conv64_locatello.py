@@ -1,7 +1,7 @@
-"""Convolutional network for 64x64 images: Locatello et al., ICML 2019, as their disentanglement_lib has it.
+"""Convolutional network for 64x64 images: Locatello et al., ICML 2019, as in their disentanglement_lib.
 
 Its last two kernels are 2x2 (the paper's table says 4x4); TensorFlow's padding "same" is 1 for 4x4 and 0 for 2x2 at
-stride 2. Their two heads are one here, of the same numbers. Multiples of 16 fit as well.
+stride 2. Their two heads are one layer here, with the same numbers. Also accepts multiples of 16.
 """
 
 import torch
@@ -16,7 +16,7 @@ ARCHITECTURE = Architecture(
 
 
 class Params(Frozen):
-    latents: Count = Field(ge=1)
+    latents: Count = Field(ge=1, description="size of a code: how many latents the encoder produces")
 
 
 def check(shape: Shape, params: Params) -> None:

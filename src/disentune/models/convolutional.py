@@ -1,9 +1,9 @@
-"""What the convolutional models share: their layers, which sizes of image fit, and how a network is put together.
+"""Shared by the convolutional models: their layers, the supported image sizes, and how a network is built.
 
-Names and shapes of the parameters are those of the same network made of nn.Conv2d and nn.ConvTranspose2d; only how
-a CPU computes it differs. Measured with one thread at 3x64x64 (benchmarks/bench_conv_step.py), what pays is: the
-layout channels_last between the layers; the bias of a transposed convolution added outside it, as oneDNN's gradient
-of it is slow in that layout; ReLU in place; and the last layer's forward as in `_LastUp`.
+Names and shapes of the parameters are those of the same network made of nn.Conv2d and nn.ConvTranspose2d; only the
+computation on a CPU differs. Measured with one thread at 3x64x64 (benchmarks/bench_conv_step.py), these are faster: the
+layout channels_last between the layers; the bias of a transposed convolution added outside it, because oneDNN's
+gradient of it is slow in that layout; ReLU in place; and the last layer's forward pass as in `_LastUp`.
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from disentune.maths.initialise import initialised
 from disentune.plugin import AutoEncoder, Shape
 
 HIDDEN = 256
-"""Units of a dense layer."""
+"""Units of a dense layer, unless an architecture says otherwise."""
 
 
 class Stage(NamedTuple):
-    """A convolution of stride 2: it halves the image, or nearly so."""
+    """A convolution with stride 2, which halves the image, or nearly so."""
 
     outputs: int
     kernel: int
@@ -35,27 +35,30 @@ class Stage(NamedTuple):
 class Architecture:
     """The encoder has the stages `down`, `dense` layers and a head.
 
-    The decoder has as many dense layers, makes a small image of `up[0]` channels, and doubles it once for each of `up`:
-    the channels that each of these layers takes.
+    The decoder has the same number of dense layers, makes a small image of `up[0]` channels, and doubles it once for
+    each of `up`, the input channels of these layers.
     """
 
     name: str
     down: tuple[Stage, ...]
     up: tuple[int, ...]
     dense: int = 1
+    hidden: int = HIDDEN
+    linear: bool = False
+    """Whether the encoder's dense layers have no activation."""
 
     def check(self, shape: Shape) -> None:
-        """Raises ValueError for a size that the decoder's doublings cannot give."""
+        """Raises ValueError for a size that the decoder cannot reach by doubling."""
         sides, multiple = shape[1:], 2 ** len(self.up)
         if any(side % multiple for side in sides):
             nearest = [max(1, (side + multiple // 2) // multiple) * multiple for side in sides]
             raise ValueError(
                 f"{self.name} needs a height and width that are multiples of {multiple}, but these are "
-                f"{sides[0]}x{sides[1]}; the nearest size that fits is {nearest[0]}x{nearest[1]}; mlp takes any size"
+                f"{sides[0]}x{sides[1]}; the nearest supported size is {nearest[0]}x{nearest[1]}; mlp supports any size"
             )
 
     def features(self, shape: Shape) -> int:
-        """Numbers that the last stage gives for an image."""
+        """Number of features after the last stage."""
         height, width = shape[1:]
         for stage in self.down:
             height, width = ((side + 2 * stage.padding - stage.kernel) // 2 + 1 for side in (height, width))
@@ -67,12 +70,13 @@ def network(
 ) -> AutoEncoder:
     """From images of this shape to images of `channels` channels and the same size."""
     architecture.check(shape)
-    up, units = architecture.up, [HIDDEN] * architecture.dense
+    up, units = architecture.up, [architecture.hidden] * architecture.dense
     small = (up[0], *(side // 2 ** len(up) for side in shape[1:]))
 
     def both() -> AutoEncoder:
         widths = [architecture.features(shape), *units, 2 * latents]
-        encoder = [*_downward(shape[0], architecture.down), nn.Flatten(), *_dense(widths)]
+        head = _linear(widths) if architecture.linear else _dense(widths)
+        encoder = [*_downward(shape[0], architecture.down), nn.Flatten(), *head]
         lift = [*_dense([latents, *units, prod(small)]), nn.ReLU(inplace=True), nn.Unflatten(1, small)]
         return AutoEncoder(nn.Sequential(*encoder), nn.Sequential(*lift, *_upward(up, channels)), latents)
 
@@ -101,8 +105,12 @@ def _dense(widths: list[int]) -> list[nn.Module]:
     return layers[:-1]
 
 
+def _linear(widths: list[int]) -> list[nn.Module]:
+    return [nn.Linear(before, after) for before, after in pairwise(widths)]
+
+
 class Down(nn.Conv2d):
-    """A convolution that asks for the fast layout; inside a network its input already has it."""
+    """A convolution that uses the fast layout; inside a network its input already has it."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(_laid_out(x))
@@ -122,12 +130,12 @@ class Up(nn.ConvTranspose2d):
 
 
 class LastUp(Up):
-    """The same layer for the few channels of an image; gives the layout in which images come."""
+    """The same layer for the few channels of an image; returns the usual layout of images."""
 
     def forward(self, x: Tensor, output_size: Any = None) -> Tensor:
         if x.device.type != "cpu":
             return functional.conv_transpose2d(x, self.weight, self.bias, stride=2, padding=1)
-        if torch.compiler.is_compiling():  # which has its own way with the gradient of plain layers, not with ours
+        if torch.compiler.is_compiling():  # the compiler handles the gradient of plain layers, but not of ours
             assert self.bias is not None
             parities = functional.conv2d(_laid_out(x), _windows(self.weight), self.bias.repeat_interleave(4), padding=1)
             return functional.pixel_shuffle(parities, 2)[:, :, 1:-1, 1:-1]
@@ -140,7 +148,7 @@ class _LastUp(torch.autograd.Function):
 
     The output pixels of one parity (there are 2x2) see a window of 2x2 inputs through every second weight. So the
     four parities are four channels of one convolution, interleaved afterwards (Shi et al., arXiv 1609.07009). That
-    takes 6 ms where oneDNN's forward takes 14 (batch 64, 32 to 3 channels); oneDNN's backward is good and is kept.
+    takes 6 ms where oneDNN's forward takes 14 (batch 64, 32 to 3 channels); oneDNN's backward is fast and is kept.
     """
 
     generate_vmap_rule = True
@@ -168,9 +176,9 @@ class _LastUp(torch.autograd.Function):
 
 
 def _laid_out(x: Tensor) -> Tensor:
-    """In channels_last on a CPU; copies only when x is not.
+    """x in channels_last on a CPU; copies only if necessary.
 
-    Tensor.contiguous would leave the strides of a single channel, which torch takes for the other layout.
+    Tensor.contiguous would keep the strides of a single channel, which torch mistakes for the other layout.
     """
     if x.device.type != "cpu":
         return x

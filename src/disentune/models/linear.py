@@ -1,7 +1,7 @@
 """Linear VAE: one dense layer each way, whose optimum is PCA (Lucas et al. 2019; Zietlow et al., ICML 2021).
 
-In the theory the log-variance does not depend on x. Here the encoder's one layer gives it as well as the mean; with a
-squared error, its weights for the log-variance are zero at the optimum.
+In theory the log-variance does not depend on x. Here the encoder's single layer outputs both mean and log-variance;
+with a squared error, its weights for the log-variance are zero at the optimum.
 """
 
 import math
@@ -15,7 +15,7 @@ from disentune.plugin import AutoEncoder, Count, Frozen, Model, Shape
 
 
 class Params(Frozen):
-    latents: Count = Field(ge=1)
+    latents: Count = Field(ge=1, description="size of a code: how many latents the encoder produces")
 
 
 def build(shape: Shape, channels: int, params: Params, generator: torch.Generator) -> AutoEncoder:

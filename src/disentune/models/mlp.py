@@ -16,14 +16,14 @@ DEEPEST = 100
 class Params(Frozen):
     """`depth` hidden layers of `width` units in the encoder, and as many in the decoder."""
 
-    latents: Count = Field(ge=1)
-    width: Count = Field(128, ge=1)
-    depth: Count = Field(2, ge=1)
+    latents: Count = Field(ge=1, description="size of a code: how many latents the encoder produces")
+    width: Count = Field(128, ge=1, description="units of each hidden layer")
+    depth: Count = Field(2, ge=1, description="hidden layers of the encoder, and of the decoder")
 
 
 def check(shape: Shape, params: Params) -> None:
     if params.depth > DEEPEST:
-        raise ValueError(f"mlp may have {DEEPEST} hidden layers, but depth is {params.depth}")
+        raise ValueError(f"mlp may have at most {DEEPEST} hidden layers, but depth is {params.depth}")
 
 
 def _layers(sizes: list[int]) -> list[nn.Module]:

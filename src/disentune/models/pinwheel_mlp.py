@@ -1,7 +1,7 @@
 """Perceptron for the pinwheel: Mathieu et al., ICML 2019, one hidden layer and a softplus standard deviation.
 
-The decoder gives its numbers as they are: what they mean, for instance a mean and a standard deviation, is the recon
-loss's to say. The paper's code has two heads, for mean and deviation; here one layer gives the numbers of both.
+The recon loss defines the meaning of the decoder's outputs, for example a mean and a standard deviation. The paper's
+code has two heads, for mean and deviation; here one layer outputs both.
 """
 
 import math
@@ -15,12 +15,12 @@ from disentune.maths.initialise import initialised
 from disentune.plugin import AutoEncoder, Count, Frozen, Model, Shape
 
 FLOOR = 1e-6
-"""Least standard deviation of a code, as in the paper's code."""
+"""Smallest standard deviation of a code, as in the paper's code."""
 
 
 class Params(Frozen):
-    latents: Count = Field(2, ge=1)
-    width: Count = Field(100, ge=1)
+    latents: Count = Field(2, ge=1, description="size of a code: how many latents the encoder produces")
+    width: Count = Field(100, ge=1, description="units of each hidden layer")
 
 
 class SoftplusDeviation(nn.Module):

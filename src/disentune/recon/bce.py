@@ -7,7 +7,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from disentune.plugin import Frozen, Recon
 
 SURE = 1e-6
-"""Probabilities of a distance lie in [SURE, 1 - SURE]: a wrong black or white pixel costs ln(1 / SURE) = 13.8 nats."""
+"""Probabilities of a distance are in [SURE, 1 - SURE], so a wrong black or white pixel costs ln(1 / SURE) = 13.8
+nats."""
 
 
 class Params(Frozen):

@@ -1,4 +1,4 @@
-"""Gaussian likelihood in nats, of a fixed or (Mathieu et al., ICML 2019, pinwheel) a learned standard deviation."""
+"""Gaussian likelihood in nats, with a fixed or (Mathieu et al., ICML 2019, pinwheel) a learned standard deviation."""
 
 import math
 from typing import Annotated, Any, Literal
@@ -14,7 +14,7 @@ HALF_LOG_TAU = math.log(2 * math.pi) / 2
 FLOOR = 1e-6
 """Added to a learned standard deviation, as Mathieu's encoder does; his decoder adds nothing.
 
-Without it one pixel that fits exactly makes the likelihood infinite, and in float32 softplus is 0 below -104.
+Without it, a single pixel that fits exactly makes the likelihood infinite; in float32, softplus is 0 below -104.
 """
 
 
@@ -26,13 +26,15 @@ def _number_or_learned(value: Any) -> Any:
 
 
 class Params(Frozen):
-    """`learned`: the decoder gives each pixel's mean and, by softplus, its standard deviation."""
+    """`learned`: the decoder outputs each pixel's mean and, by softplus, its standard deviation."""
 
-    std: Annotated[Annotated[float, Field(gt=0)] | Literal["learned"], BeforeValidator(_number_or_learned)] = 1.0
+    std: Annotated[Annotated[float, Field(gt=0)] | Literal["learned"], BeforeValidator(_number_or_learned)] = Field(
+        1.0, description="standard deviation of each pixel, or learned: given by the decoder"
+    )
 
 
 def channels(images: int, params: Params) -> int:
-    """Means, then as many raw numbers for the standard deviations."""
+    """Means, then the same number of raw values for the standard deviations."""
     return 2 * images if params.std == "learned" else images
 
 
@@ -56,7 +58,7 @@ def per_image(output: Tensor, target: Tensor, params: Params) -> Tensor:
 
 
 def distance(a: Tensor, b: Tensor, params: Params) -> Tensor:
-    """The loss, for target b, of a decoder whose means are image a; an image tells no std, so learned counts as 1."""
+    """The loss, for target b, of a decoder whose means are image a; an image has no std, so learned counts as 1."""
     return fixed(a, b, 1.0 if params.std == "learned" else params.std)
 
 

@@ -17,15 +17,17 @@ from disentune.recon.normal import HALF_LOG_TAU
 
 
 class Params(Frozen):
-    """The paper's: squared error, a box of radius 31 and alpha 63**2, the area of the kernel, for 64x64 images.
+    """The paper uses squared error, a box of radius 31 and alpha 63**2, the area of the kernel, for 64x64 images.
 
-    `normal` is the Gaussian likelihood of standard deviation 1; `bce` takes the decoder's output for logits.
+    `normal` is the Gaussian likelihood with standard deviation 1; `bce` interprets the decoder's output as logits.
     """
 
-    loss: Literal["mse", "mae", "bce", "normal"] = "mse"
-    kernel: Literal["box", "gaussian"] = "box"
-    radius: Count = Field(ge=1)
-    alpha: float = Field(ge=0, le=1e30)  # float32 holds 3e38
+    loss: Literal["mse", "mae", "bce", "normal"] = Field(
+        "mse", description="pixel-wise loss of the images and of the blurred images"
+    )
+    kernel: Literal["box", "gaussian"] = Field("box", description="shape of the blur")
+    radius: Count = Field(ge=1, description="radius of the blur in pixels")
+    alpha: float = Field(ge=0, le=1e30, description="weight of the loss of the blurred images")  # float32 holds 3e38
 
 
 def blur_matrix(size: int, kernel: str, radius: int) -> np.ndarray:
@@ -41,12 +43,14 @@ def blur_matrix(size: int, kernel: str, radius: int) -> np.ndarray:
 @lru_cache(maxsize=64)
 def _axis(size: int, kernel: str, radius: int, times: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     matrix = np.linalg.matrix_power(blur_matrix(size, kernel, radius), times)
-    with torch.inference_mode(False):  # else a first use in an evaluation would spoil the cache for training
+    with torch.inference_mode(
+        False
+    ):  # otherwise a first use in an evaluation would make the cache unusable for training
         return torch.from_numpy(matrix).to(device, dtype)
 
 
 def _axes(images: Tensor, params: Params, times: int = 1) -> tuple[Tensor, Tensor]:
-    """Matrices that blur rows (from the left) and columns (from the right) so many times over."""
+    """Matrices that blur rows (from the left) and columns (from the right) `times` times."""
     height, width = (
         _axis(size, params.kernel, params.radius, times, images.dtype, images.device) for size in images.shape[-2:]
     )
@@ -54,11 +58,11 @@ def _axes(images: Tensor, params: Params, times: int = 1) -> tuple[Tensor, Tenso
 
 
 class _Homogeneous(torch.autograd.Function):
-    """A loss of the error e = output - target, from its gradient alone.
+    """A loss of the error e = output - target, computed from its gradient.
 
-    Where loss(c e) = c**degree loss(e), Euler's theorem says that loss = e.gradient / degree, so the products that
-    give the gradient give the value. The error is laid out by rows whatever the layout of the decoder's output:
-    small products of strided matrices would copy them. Asking for second derivatives raises.
+    If loss(c e) = c**degree loss(e), Euler's theorem gives loss = e.gradient / degree, so the products for the gradient
+    also give the value. The error is stored row by row, whatever the layout of the decoder's output, because products
+    of small strided matrices would copy them. Second derivatives raise an error.
     """
 
     @staticmethod
@@ -108,18 +112,19 @@ def absolute(output: Tensor, target: Tensor, params: Params) -> Tensor:
 
 
 def gaussian(output: Tensor, target: Tensor, params: Params) -> Tensor:
-    """Half of `squared`, and half of log(2 pi) for every pixel of the sharp image, (n,).
+    """Half of `squared`, plus half of log(2 pi) for every pixel of the sharp image, (n,).
 
-    The blurred image's constant is left out: times the paper's alpha it is 4e7, of which float32 keeps no nat.
+    The constant of the blurred image is left out: times the paper's alpha it is 4e7, where float32 cannot resolve a
+    nat.
     """
     return squared(output, target, params) / 2 + prod(target.shape[1:]) * HALF_LOG_TAU
 
 
 def cross_entropy(output: Tensor, target: Tensor, params: Params) -> Tensor:
-    """Of the target under sigmoid(output), and of the blurred target under the blurred probabilities, (n,).
+    """Cross-entropy of the target under sigmoid(output), and of the blurred target under blurred probabilities, (n,).
 
-    A blur keeps [0, 1] but for rounding, which would give log 0 or worse; `bce.distance` holds probabilities in
-    [SURE, 1 - SURE]. Beyond it only the sharp term, whose logits never saturate, has a gradient.
+    A blur stays in [0, 1] except for rounding, which could give log 0; `bce.distance` keeps probabilities in
+    [SURE, 1 - SURE]. Beyond that only the sharp term, whose logits never saturate, has a gradient.
     """
     rows, columns = _axes(target, params)
     shown, wanted = rows @ torch.sigmoid(output) @ columns, rows @ target @ columns
@@ -139,7 +144,7 @@ def needs_unit_range(params: Params) -> bool:
 
 
 def distance(a: Tensor, b: Tensor, params: Params) -> Tensor:
-    """The loss, for target b, of a decoder that shows image a."""
+    """The loss, for target b, of a decoder that outputs image a."""
     return per_image(torch.logit(a, eps=bce.SURE) if needs_unit_range(params) else a, b, params)
 
 
@@ -149,7 +154,7 @@ def to_image(output: Tensor, params: Params) -> Tensor:
 
 
 def check(shape: Shape, params: Params) -> None:
-    """From radius = size - 1 on, every window covers the whole image, and a larger one only shrinks the blur."""
+    """From radius = size - 1 on, every window covers the whole image, and a larger radius only scales the blur down."""
     side = max(shape[1:])
     if params.radius >= side:
         raise ValueError(f"radius must be 1 to {side - 1} for images of {shape[1]}x{shape[2]}, but is {params.radius}")

@@ -1,1 +1,1 @@
-"""Figures and pages made from rows alone."""
+"""Figures and pages, made only from rows."""

@@ -1,32 +1,40 @@
-"""How every figure looks: colours, words, axes, and the files that a drawing becomes."""
+"""The style of every figure: colours, labels, axes, and the files that it is saved to."""
 
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import pairwise
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart by every kind of colour vision
+from disentune.results.tables import short_title
+
+# Okabe and Ito's colours, which can be distinguished with every kind of colour vision
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C564B")
 INK = "#262626"
 GREY = "#666666"
 FAINT = "#E5E5E5"
 SHADES = "cividis"
-"""Colour map of ordered numbers: even in lightness, also without red or green."""
+"""Colour map of ordered numbers: uniform in lightness, also for colour-blind readers."""
 DIVERGING = "RdBu_r"
-"""Of numbers with a sign."""
+"""Colour map of signed numbers."""
 WIDTH = 7.0
-"""Inches of a usual figure; a phone shows it whole, a page two beside each other."""
+"""Width and height of a typical figure in inches; a phone shows it whole, a page shows two side by side."""
 ABBREVIATIONS = ("mig", "dci", "sap", "irs", "kl", "tc", "mcc", "mse", "bce", "vae", "gvae", "ae", "udr")
 MISSING = "(none)"
-"""Where trials stand that do not have a key: another plug-in's parameter, or null."""
+"""The label of trials that lack a key: a parameter of another plug-in, or null."""
 LOG_SPAN = 20
-"""Numbers above 0 whose largest is more than so many times their smallest stand on a logarithmic axis."""
+"""Positive numbers whose maximum is more than this many times their minimum get a logarithmic axis."""
+GROWS = 1.5
+"""The smallest ratio between neighbouring values of a grid that counts as geometric."""
+LINES = LinearSegmentedColormap.from_list("lines", ["#3B78C4", "#9A7B9C", "#E0703A"])
+"""Colour map of thin lines: visible on white and on black from end to end."""
 
 _SETTINGS: dict[Any, Any] = {
     "font.size": 10,
@@ -43,12 +51,12 @@ _SETTINGS: dict[Any, Any] = {
 
 
 def figure(width: float = WIDTH, height: float = 4.2) -> Figure:
-    """An empty one; drawn and saved inside `style()`."""
+    """An empty figure; draw and save it inside `style()`."""
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def style() -> AbstractContextManager[None]:
-    """Within it everything is drawn in our way."""
+    """Sets our drawing style within the block."""
     return mpl.rc_context(_SETTINGS)
 
 
@@ -60,7 +68,7 @@ def png(drawn: Figure) -> bytes:
 
 
 def svg(drawn: Figure) -> str:
-    """Without the date, so that equal rows give equal files, and without a background."""
+    """Saves without the date, so that equal rows give equal files, and without a background."""
     buffer = io.StringIO()
     with _missing_signs_as_boxes():
         drawn.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
@@ -70,16 +78,18 @@ def svg(drawn: Figure) -> str:
 
 @contextmanager
 def _missing_signs_as_boxes() -> Iterator[None]:
-    """A sign that the font lacks is drawn as a box, which needs no warning."""
+    """Hides warnings about characters that the font lacks; they are drawn as boxes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+")
         yield
 
 
 def words(key: str) -> str:
-    """A key as a reader says it: `dci_disentanglement` is DCI disentanglement, `dataset.spacing` is spacing."""
-    last = key.rsplit(".", 1)[-1] if not key.endswith(".name") else key.removesuffix(".name")
-    return " ".join(part.upper() if part in ABBREVIATIONS else part for part in last.split("_"))
+    """A key as tables name it (`dataset.spacing` is `spacing`, `framework.name` stays whole); a metric as a reader says
+    it: `dci_disentanglement` is DCI disentanglement."""
+    if "." in key or key == "loss_scale":
+        return short_title(key)
+    return " ".join(part.upper() if part in ABBREVIATIONS else part for part in key.split("_"))
 
 
 def colours(names: Sequence[object]) -> dict[object, str]:
@@ -93,18 +103,28 @@ def tidy(axes: Axes) -> None:
 
 
 def tilted(axes: Axes, labels: Sequence[str]) -> None:
-    """Names below an axis, tilted where they would run into each other."""
+    """Names below an axis, tilted if they would overlap."""
     long = max(map(len, labels), default=0) * len(labels) > 70
     how = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if long else {}
     axes.set_xticks(range(len(labels)), labels, **how)  # type: ignore[arg-type]
 
 
-def log_where_wide(axes: Axes, places: Sequence[float]) -> None:
-    """A logarithmic x axis for numbers over several magnitudes, and few of them as ticks."""
+def wants_log(places: Iterable[float]) -> bool:
+    """Whether numbers span several magnitudes, or are a geometric grid: 1, 4, 16."""
     distinct = sorted(set(places))
-    if distinct and distinct[0] > 0 and distinct[-1] / distinct[0] > LOG_SPAN:
+    if not distinct or distinct[0] <= 0:
+        return False
+    ratios = [after / before for before, after in pairwise(distinct)]
+    is_geometric = len(ratios) > 1 and max(ratios) <= 1.01 * min(ratios) and min(ratios) >= GROWS
+    return distinct[-1] / distinct[0] > LOG_SPAN or is_geometric
+
+
+def log_where_wide(axes: Axes, places: Sequence[float]) -> None:
+    """Sets a logarithmic x axis where it suits the numbers; if there are few numbers, they are the ticks."""
+    distinct = sorted(set(places))
+    if wants_log(distinct):
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda place, _: f"{place:g}")  # the usual one writes mathematics
+        axes.xaxis.set_major_formatter(lambda place, _: f"{place:g}")  # the default formatter writes formulas
     if 0 < len(distinct) <= 10:
         axes.set_xticks(distinct, [f"{place:g}" for place in distinct], minor=False)
         axes.set_xticks([], minor=True)

@@ -15,20 +15,20 @@ from disentune.report.places import brief, matrix, write
 from disentune.report.scores import NothingToDraw, RunScores
 from disentune.spec.figures import Correlations
 
-FEWEST = 4
-"""Trials: of three, two rankings agree fully by chance in one case of six."""
+FEWEST = 8
+"""Minimum number of trials; with fewer, the interval of a rank correlation covers nearly all of -1 to 1."""
+FEWEST_CHOSEN = 3
 MOST_METRICS = 20
-MOST_PANELS = 6
 DATASET = "dataset.name"
 NARROW_CELL, WIDE_CELL, WIDEST_CELL = 0.25, 0.36, 0.8
-"""Inches of a cell that hold a number's hundredths, the number, and that look well."""
+"""Inches of a cell that fits hundredths, that fits the number, and that looks good."""
 NARROWEST, GAP, COLOUR_BAR, LETTER = 1.6, 0.2, 1.2, 0.088
-"""Inches: of a panel with its title, beside it, for the colour bar, and of a name's letters."""
+"""Inches for a panel's title, between panels, for the colour bar, and for a letter of a name."""
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """A data set's trials: (metrics, metrics) correlations, NaN where there is no number."""
+    """Correlations (metrics, metrics) over the trials of a data set; NaN if there is none."""
 
     label: str
     trials: int
@@ -43,11 +43,12 @@ class _Shown:
 
 
 def choose(scores: RunScores) -> list[Correlations]:
+    """From three metrics on: of two, their scatter plot shows more."""
     try:
-        _shown(scores, Correlations())
+        shown = _shown(scores, Correlations())
     except NothingToDraw:
         return []
-    return [Correlations()]
+    return [Correlations()] if len(shown.metrics) >= FEWEST_CHOSEN else []
 
 
 def draw(figure: Figure, scores: RunScores, spec: Correlations) -> Caption:
@@ -72,9 +73,9 @@ def _shown(scores: RunScores, spec: Correlations) -> _Shown:
     asked = list(dict.fromkeys(spec.metrics or scores.metrics))
     frame = _frame(scores, asked)
     metrics = [key for key in frame if key not in ("trial_id", DATASET)]
-    notes = [f"No trial has {words(key)}." for key in asked if key not in metrics]
+    notes = [f"No trial reports {words(key)}." for key in asked if key not in metrics]
     if len(metrics) > MOST_METRICS:
-        notes.append(f"Of {len(metrics)} metrics the first {MOST_METRICS} are shown.")
+        notes.append(f"The first {MOST_METRICS} of {len(metrics)} metrics are shown.")
         metrics = metrics[:MOST_METRICS]
     if len(metrics) < 2:
         raise NothingToDraw(f"a correlation needs two metrics, but the trials have {metrics[0] if metrics else 'none'}")
@@ -85,7 +86,7 @@ def _shown(scores: RunScores, spec: Correlations) -> _Shown:
 
 
 def _frame(scores: RunScores, metrics: list[str]) -> pd.DataFrame:
-    """A trial a row; a metric that no trial has is not a column."""
+    """One row per trial; metrics that no trial has are not columns."""
     columns = {}
     for metric in metrics:
         try:
@@ -97,7 +98,7 @@ def _frame(scores: RunScores, metrics: list[str]) -> pd.DataFrame:
 
 
 def _panels(scores: RunScores, frame: pd.DataFrame, metrics: list[str]) -> tuple[list[_Panel], list[str]]:
-    """Most trials first; what was left out is said."""
+    """Data sets with the most trials first, and notes on those left out."""
     found = [_panel(label, group, metrics) for label, group in _groups(scores, frame)]
     enough = sorted((panel for panel in found if panel.trials >= FEWEST), key=lambda panel: -panel.trials)
     if not enough:
@@ -106,9 +107,7 @@ def _panels(scores: RunScores, frame: pd.DataFrame, metrics: list[str]) -> tuple
     notes = []
     if len(found) > len(enough):
         notes.append(f"Data sets with fewer than {FEWEST} trials are left out: {len(found) - len(enough)}.")
-    if len(enough) > MOST_PANELS:
-        notes.append(f"Of {len(enough)} data sets the {MOST_PANELS} with most trials are shown.")
-    return enough[:MOST_PANELS], notes
+    return enough, notes
 
 
 def _groups(scores: RunScores, frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -118,7 +117,7 @@ def _groups(scores: RunScores, frame: pd.DataFrame) -> list[tuple[str, pd.DataFr
 
 
 def _panel(label: str, group: pd.DataFrame, metrics: list[str]) -> _Panel:
-    """Each pair over the trials that have both; a metric that is equal in all of them ranks nothing."""
+    """The correlation of each pair over the trials that have both; NaN for a metric that is constant there."""
     numbers = group[metrics]
     values = numbers.corr(method="spearman", min_periods=FEWEST).to_numpy()
     return _Panel(label, int((numbers.notna().sum(axis=1) >= 2).sum()), values)
@@ -133,7 +132,7 @@ def _has_pair(values: np.ndarray) -> bool:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Panels in rows and columns, all in inches; `cell` is the side of a number's square."""
+    """Panels in rows and columns, in inches; `cell` is the side of a cell."""
 
     rows: int
     columns: int
@@ -143,13 +142,13 @@ class _Layout:
 
     @property
     def hundredths(self) -> bool:
-        """Narrow cells have no room for more."""
+        """Whether cells are too narrow for more than hundredths."""
         return self.cell < WIDE_CELL
 
 
 def _layout(panels: int, labels: list[str]) -> _Layout:
-    """Two panels beside each other. Cells fill the usual width while they can be read; of many metrics the figure
-    grows instead."""
+    """Up to two panels side by side. Cells fill the usual width as long as they are readable; with many metrics the
+    figure grows instead."""
     names, columns = LETTER * max(len(label) for label in labels), min(panels, 2)
     rows = math.ceil(panels / columns)
     filling = ((WIDTH - names - COLOUR_BAR) / columns - GAP) / len(labels)
@@ -175,7 +174,7 @@ def _text(value: float, hundredths: bool) -> str:
 
 
 def _label(grid: np.ndarray, labels: list[str], columns: int, panels: int) -> None:
-    """Names at the outer panels alone; below a panel that has none under it too."""
+    """Names at the outer panels only, including below a panel that has no panel under it."""
     grid[0].set_yticks(range(len(labels)), labels)
     grid[0].set_ylim(len(labels) - 0.5, -0.5)
     for place, axes in enumerate(grid):
@@ -188,16 +187,21 @@ def _explained(shown: _Shown, labels: list[str], layout: _Layout) -> str:
     gaps = any(np.isnan(panel.values).any() for panel in shown.panels)
     several = len(shown.panels) > 1 or bool(shown.panels[0].label)
     parts = [
-        "How alike two metrics rank the trials: 1 the same order, 0 none in common, -1 the reverse.",
+        "Spearman's correlation: 1 is the same order of the trials, 0 no relation, -1 the reverse order.",
         "Numbers are in hundredths." if layout.hundredths else "",
-        "Each pair over the trials that have both; n: trials that have two or more.",
-        f"Hatched: no number, for a metric is equal in all trials or fewer than {FEWEST} have both." if gaps else "",
-        "Each data set by itself: over several together, metrics would already agree if they tell an easy data set "
-        "from a hard one." if several else "",
+        "Each pair uses the trials that have both metrics; n: trials with two or more metrics.",
+        f"Hatched: a metric is constant, or fewer than {FEWEST} trials have both." if gaps else "",
+        "Each data set is shown separately, because across data sets metrics would agree merely by distinguishing easy "
+        "from hard ones." if several else "",
         "↓: lower is better." if any(label.endswith("↓") for label in labels) else "",
         *shown.notes,
     ]  # fmt: skip
     return " ".join(part for part in parts if part)
 
 
-KIND = Kind(name="correlations", choose=choose, draw=draw)
+KIND = Kind(
+    name="correlations",
+    question="Do the metrics agree on which trials are better?",
+    choose=choose,
+    draw=draw,
+)

@@ -1,31 +1,45 @@
-"""A number over the training steps: mean and spread of the trials that agree in some keys."""
+"""A number over the training steps: mean and spread of the trials that differ by seed only."""
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from disentune.report.canvas import LOG_SPAN, MISSING, PALETTE, WIDTH, tidy, words
+from disentune.report.canvas import LOG_SPAN, PALETTE, tidy, words
+from disentune.report.design import Layout, lay_out
+from disentune.report.groups import (
+    FEWEST_SPREAD,
+    Shown,
+    combined,
+    heighten,
+    listed,
+    outer_labels_only,
+    panelled,
+    shown,
+    titled,
+)
 from disentune.report.kind import Caption, Kind
-from disentune.report.places import Places, places, refuse_absent
+from disentune.report.places import refuse_absent
 from disentune.report.scores import NothingToDraw, RunScores
-from disentune.results.tables import varying_keys
+from disentune.report.summary import layout_of
 from disentune.spec.figures import Curves
 
 MOST_GROUPS = 8
 MOST_LINES = 60
-"""Trials that are also drawn one by one; more are only a blot."""
+"""Up to this many trials are also drawn individually; more would only clutter the figure."""
 MOST_STEPS = 400
-"""Points of a mean's line, more than a figure has room for."""
+"""Points of the line of a mean; more would not be visible."""
 
 
 @dataclass(frozen=True)
 class Course:
-    """A group of trials. `each` has a row a trial and a column a step: NaN before its first row and after its last."""
+    """A group of trials. `each` has one row per trial and one column per step: NaN before its first row and after its
+    last."""
 
     label: str
     steps: np.ndarray
@@ -36,56 +50,80 @@ class Course:
         return len(self.each)
 
     @property
-    def count(self) -> np.ndarray:
-        found: np.ndarray = np.isfinite(self.each).sum(axis=0)
+    def is_shared(self) -> np.ndarray:
+        """Steps at which every trial has a number. A mean over fewer would jump where one of them ends."""
+        found: np.ndarray = np.isfinite(self.each).all(axis=0)
         return found
 
     @property
     def mean(self) -> np.ndarray:
-        found: np.ndarray = np.nansum(self.each, axis=0) / self.count
+        """NaN where not every trial has a number, as are deviations."""
+        found: np.ndarray = self.each.mean(axis=0)
         return found
 
     @property
     def sd(self) -> np.ndarray:
-        """Of a sample; NaN where only one trial is left."""
-        squares = np.nansum((self.each - self.mean) ** 2, axis=0)
-        found: np.ndarray = np.sqrt(
-            np.divide(squares, self.count - 1, out=np.full(len(squares), np.nan), where=self.count > 1)
-        )
+        """The sample standard deviation; NaN with fewer than three trials."""
+        if self.trials < FEWEST_SPREAD:
+            return np.full(len(self.steps), np.nan)
+        found: np.ndarray = self.each.std(axis=0, ddof=1)
         return found
+
+    @property
+    def beyond(self) -> np.ndarray:
+        """As `each`, only after the last step that all trials share, and at that step."""
+        last = np.flatnonzero(self.is_shared)[-1:]
+        return np.where(np.arange(len(self.steps)) >= (last[0] if len(last) else 0), self.each, np.nan)
 
 
 def choose(scores: RunScores) -> list[Curves]:
-    """The objective's, and the loss's beside it where all trials have the same one: others do not compare."""
+    """Curves of the objective if the summary has no room for every group, and of the loss if all trials have the same
+    loss, because different losses cannot be compared."""
     comparable = not any(key.startswith("recon.") or key == "loss_scale" for key in scores.varying)
-    metrics = dict.fromkeys([scores.objective.metric, *(["loss"] if comparable else [])])
+    try:
+        told = layout_of(scores, scores.scored_design(None)) is not None
+    except NothingToDraw:
+        return []
+    objective = scores.objective.metric
+    metrics = [*([] if told else [objective]), *(["loss"] if comparable and objective != "loss" else [])]
     return [Curves(metric=metric) for metric in metrics if _is_course(scores, metric)]
 
 
 def draw(figure: Figure, scores: RunScores, spec: Curves) -> Caption:
     metric = spec.metric or scores.objective.metric
     rows = _rows(scores, metric)
-    groups = _groups(scores, rows, _keys(scores, spec.by))
-    courses = [_course(label, some) for label, some in groups.shown]
-    axes = figure.subplots()
-    _draw_courses(axes, courses)
-    _label(axes, scores, metric, courses)
-    _legend(figure, axes, courses)
-    return Caption(f"{words(metric)} during training", _explained(scores, courses, groups))
+    layout = _layout(scores, rows, spec.by)
+    trials = scores.trials[scores.trials["trial_id"].isin(rows["trial_id"])]
+    trials = trials.assign(series=combined(trials, layout.series))
+    series = shown(scores, layout.series, trials["series"], MOST_GROUPS)
+    trials = trials[trials["series"].isin(series.values)]
+    drawn = []
+    for axes, own in panelled(figure, scores, trials, layout.panels):
+        courses = list(_courses(rows, own, series))
+        _draw_courses(axes, courses, mixed=bool(layout.mixed))
+        _label(axes, scores, metric, courses)
+        outer_labels_only(axes)
+        drawn += courses
+    _legend(figure, series, trials["series"])
+    by = titled(layout.shown)
+    title = f"{words(metric)} during training" + (f", by {by}" if by else "")
+    return Caption(title[0].upper() + title[1:], _explained(scores, drawn, layout, series))
 
 
 # ---- rows
 
 
 def _is_course(scores: RunScores, metric: str) -> bool:
+    """Whether lines over replicates can be drawn."""
     try:
-        return bool(_rows(scores, metric)["step"].nunique() > 1)
+        rows = _rows(scores, metric)
+        return bool(rows["step"].nunique() > 1) and not _layout(scores, rows, None).mixed
     except NothingToDraw:
         return False
 
 
 def _rows(scores: RunScores, metric: str) -> pd.DataFrame:
-    """trial_id, step, value, in the order of the steps; without failed trials and without rows that have no number."""
+    """trial_id, step, value, sorted by step; without failed trials and rows without a number."""
     rows = scores.results.rows
     if metric not in rows or metric in ("trial_id", "step"):
         raise NothingToDraw(f"no trial has reported {metric} yet")
@@ -95,55 +133,22 @@ def _rows(scores: RunScores, metric: str) -> pd.DataFrame:
     return kept[["trial_id", "step"]].assign(value=kept[metric]).sort_values(["trial_id", "step"], ignore_index=True)
 
 
-def _keys(scores: RunScores, by: str | None) -> list[str]:
-    """What is named; else the arm and the names that vary inside arms; else the one number that varies."""
-    if by:
+def _layout(scores: RunScores, rows: pd.DataFrame, by: str | None) -> Layout:
+    """Each line is for trials that differ only by seed, unless `by` requests the marginal of a full crossing."""
+    if by is not None:
         refuse_absent(scores, [by])
-        return [by]
-    trials = scores.trials
-    free = {key for _, arm in trials.groupby("arm") for key in varying_keys(arm)}
-    names = [key for key in scores.names if key in free]
-    keys = ["arm", *names] if trials["arm"].nunique() > 1 else names
-    few = [key for key in scores.numbers if trials[key].nunique() <= MOST_GROUPS]
-    return keys or (few if len(scores.numbers) == 1 else [])
+    return lay_out(scores.design.of(rows["trial_id"].unique()), None, by, most_series=MOST_GROUPS)
 
 
-@dataclass(frozen=True)
-class _Groups:
-    """Labels with the rows of their trials, in the order of the keys' values; `found` counts those left out too."""
-
-    shown: list[tuple[str, pd.DataFrame]]
-    found: int
-    notes: list[str]
-
-
-def _groups(scores: RunScores, rows: pd.DataFrame, keys: list[str]) -> _Groups:
-    """Those with most trials."""
-    trials = scores.trials[scores.trials["trial_id"].isin(rows["trial_id"])]
-    divided = [places(scores, key, trials[key]) for key in keys]
-    codes = [tuple(some.codes[i] for some in divided) for i in range(len(trials))]
-    counts = Counter(code for code in codes if -1 not in code)
-    kept = sorted(sorted(counts, key=lambda code: (-counts[code], code))[:MOST_GROUPS])
-    members = pd.Series(codes, index=trials["trial_id"], dtype=object)
-    shown = [(_name(scores, divided, code), _of(rows, members, code)) for code in kept]
-    return _Groups(shown, len(counts), [some.note for some in divided])
-
-
-def _of(rows: pd.DataFrame, members: pd.Series, code: tuple[int, ...]) -> pd.DataFrame:
-    return rows[rows["trial_id"].isin(members.index[[member == code for member in members]])]
-
-
-def _name(scores: RunScores, divided: list[Places], code: tuple[int, ...]) -> str:
-    """A name says what it is; a number or a truth is told with its key."""
-    pairs = [(some.key, some.labels[place]) for some, place in zip(divided, code, strict=True)]
-    alone = [key == "arm" or (key.endswith(".name") and label != MISSING) for key, label in pairs]
-    return " · ".join(
-        label if plain else f"{words(key)} {label}" for (key, label), plain in zip(pairs, alone, strict=True)
-    )
+def _courses(rows: pd.DataFrame, trials: pd.DataFrame, series: Shown) -> Iterator[Course]:
+    """Groups in the order of the series, including empty ones, so that colours stay the same."""
+    for value, text in zip(series.values, series.labels, strict=True):
+        ids = trials["trial_id"][trials["series"] == value]
+        yield _course(text, rows[rows["trial_id"].isin(ids)])
 
 
 def _course(label: str, rows: pd.DataFrame) -> Course:
-    """Trials may have reported at different steps: between its own rows each is taken as a straight line."""
+    """Trials may report at different steps, so each is interpolated linearly between its own rows."""
     steps = np.unique(rows["step"])
     if len(steps) > MOST_STEPS:
         steps = steps[np.linspace(0, len(steps) - 1, MOST_STEPS).round().astype(int)]
@@ -151,73 +156,103 @@ def _course(label: str, rows: pd.DataFrame) -> Course:
         np.interp(steps, trial["step"], trial["value"], left=np.nan, right=np.nan)
         for _, trial in rows.groupby("trial_id")
     ]
-    return Course(label, steps, np.array(each))
+    return Course(label, steps, np.array(each).reshape(len(each), len(steps)))
 
 
 # ---- drawing
 
 
-def _draw_courses(axes: Axes, courses: list[Course]) -> None:
-    """Means over all spreads, so that none is covered."""
-    lines = 1 < sum(course.trials for course in courses) <= MOST_LINES
+def _draw_courses(axes: Axes, courses: list[Course], mixed: bool) -> None:
+    """Draws means on top of all bands, so that none is hidden. Trials that differ in more than the seed have no
+    mean."""
+    total = sum(course.trials for course in courses)
+    lines = mixed or total <= MOST_LINES
     for course, (colour, _) in zip(courses, _styles(), strict=False):
-        _draw_spread(axes, course, colour, lines)
+        if course.trials:
+            _draw_spread(axes, course, colour, lines, band=not mixed)
     for course, (colour, line) in zip(courses, _styles(), strict=False):
-        marker = "o" if len(course.steps) == 1 else None
-        label = f"{course.label} (n = {course.trials})".strip()
-        axes.plot(course.steps, course.mean, line, color=colour, linewidth=2, marker=marker, label=label)
+        if course.trials and not mixed:
+            marker = "o" if course.is_shared.sum() == 1 else None
+            axes.plot(
+                course.steps, course.mean, line, color=colour, linewidth=2, marker=marker, label=course.label or "mean"
+            )
 
 
 def _styles() -> Iterator[tuple[str, str]]:
-    """As many as there may be groups: when colours end, dashes tell the lines apart."""
+    """As many line styles as there may be groups: when colours run out, dashes distinguish the lines."""
     return ((colour, line) for line in ("-", "--") for colour in PALETTE)
 
 
-def _draw_spread(axes: Axes, course: Course, colour: str, lines: bool) -> None:
-    if lines:
+def _draw_spread(axes: Axes, course: Course, colour: str, lines: bool, band: bool) -> None:
+    if lines and (course.trials > 1 or not band):
         marker = "." if len(course.steps) == 1 else None
-        axes.plot(course.steps, course.each.T, color=colour, linewidth=0.7, alpha=0.35, marker=marker)
+        axes.plot(course.steps, course.each.T, color=colour, linewidth=0.8, alpha=0.5, marker=marker)
+    elif not course.is_shared.all():
+        axes.plot(course.steps, course.beyond.T, color=colour, linewidth=0.8, alpha=0.5)
     low, high, has_sd = course.mean - course.sd, course.mean + course.sd, np.isfinite(course.sd)
-    if len(course.steps) == 1:
-        axes.vlines(course.steps[has_sd], low[has_sd], high[has_sd], color=colour, alpha=0.3, linewidth=3)
+    if not band or not has_sd.any():
+        return
+    if has_sd.sum() == 1:
+        axes.vlines(course.steps[has_sd], low[has_sd], high[has_sd], color=colour, alpha=0.4, linewidth=3)
     else:
-        axes.fill_between(course.steps, low, high, where=has_sd, color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(course.steps, low, high, where=has_sd, color=colour, alpha=0.2, linewidth=0)
 
 
 def _label(axes: Axes, scores: RunScores, metric: str, courses: list[Course]) -> None:
-    better = scores.better(metric)
+    better, present = scores.better(metric), [course for course in courses if course.trials]
     axes.set(xlabel="training step", ylabel=f"{words(metric)} ({better})")
-    lowest = min(float(np.nanmin(course.each)) for course in courses)
-    highest = max(float(np.nanmax(course.each)) for course in courses)
+    lowest = min(float(np.nanmin(course.each)) for course in present)
+    highest = max(float(np.nanmax(course.each)) for course in present)
     if better.startswith("lower") and lowest > 0 and highest > LOG_SPAN * lowest:
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.8 * lowest)  # a band may reach below 0, which this axis cannot
     tidy(axes)
 
 
-def _legend(figure: Figure, axes: Axes, courses: list[Course]) -> None:
-    """Below, where long names have room."""
-    if len(courses) > 1:
-        longest = max(len(course.label) for course in courses)
-        columns = int(np.clip(80 // (longest + 12), 1, 3))
-        figure.legend(*axes.get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside lower center",
-                      ncols=columns)  # fmt: skip
-        figure.set_size_inches(WIDTH, 4.2 + 0.2 * -(-len(courses) // columns))
+def _legend(figure: Figure, series: Shown, column: pd.Series) -> None:
+    """A legend below the axes, where there is room for long names."""
+    if not series.keys:
+        return
+    counts = column.value_counts()
+    texts = [f" {text} (n = {counts[value]})" for text, value in zip(series.labels, series.values, strict=True)]
+    styles: Any = list(_styles())[: len(texts)]
+    handles = [Line2D([], [], color=colour, linestyle=line, linewidth=2) for colour, line in styles]
+    columns = int(np.clip(80 // (max(map(len, texts)) + 5), 1, 3))
+    figure.legend(handles, texts, frameon=False, fontsize=9, loc="outside lower center", ncols=columns,
+                  title=series.title)  # fmt: skip
+    heighten(figure, 0.2 * -(-len(texts) // columns) + 0.15)
 
 
-def _explained(scores: RunScores, courses: list[Course], groups: _Groups) -> str:
+def _explained(scores: RunScores, courses: list[Course], layout: Layout, series: Shown) -> str:
     trials = sum(course.trials for course in courses)
-    short = sum(int(np.isnan(course.each[:, -1]).sum()) for course in courses)
+    short = sum(int(np.isnan(course.each[:, -1]).sum()) for course in courses if course.trials and not layout.mixed)
     broken = len(scores.results.trials) - len(scores.trials)
-    many = f"Line: the mean over n trials{'' if len(courses) > 1 else f' (n = {trials})'}; band: ± a standard deviation"
+    bands = any(np.isfinite(course.sd).any() for course in courses if course.trials)
     parts = [
-        f"{many}{'; thin: each trial' if trials <= MOST_LINES else ''}." if trials > 1 else "The only trial (n = 1).",
-        f"Trials that end before others of their line ({short}) count only as far as they came." if short else "",
-        f"Of {groups.found} groups the {MOST_GROUPS} with most trials are shown." if groups.found > MOST_GROUPS else "",
-        *groups.notes,
-        f"Left out: trials that failed or diverged ({broken})." if broken else "",
+        _lines(trials, layout, bands),
+        f"{short} {'trial ends' if short == 1 else 'trials end'} before others of the same line: means stop there, "
+        "so that they compare trials of equal budget, and thin lines continue." if short else "",
+        f"The {len(series.values)} of {series.total} groups with the most trials are shown."
+        if len(series.values) < series.total else "",
+        f"Not shown: trials that failed or diverged ({broken}).".strip() if broken else "",
     ]  # fmt: skip
     return " ".join(part for part in parts if part)
 
 
-KIND = Kind(name="curves", choose=choose, draw=draw)
+def _lines(trials: int, layout: Layout, bands: bool) -> str:
+    if trials == 1:
+        return "The only trial (n = 1)."
+    if layout.mixed:
+        return f"Each line is a trial (n = {trials}); they differ in {listed(layout.mixed)}, so no mean is drawn."
+    count = "" if layout.series or layout.panels else f" (n = {trials})"
+    over = f" that also differ in {listed(layout.averaged)}, a full crossing" if layout.averaged else ""
+    band = f"; band: ± one standard deviation (for at least {FEWEST_SPREAD} trials)" if bands else ""
+    return f"Line: the mean over n trials{count}{over}{band}{'; thin: each trial' if trials <= MOST_LINES else ''}."
+
+
+KIND = Kind(
+    name="curves",
+    question="How does the number develop during training, and has it settled?",
+    choose=choose,
+    draw=draw,
+)

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from disentune.data.factors import FactorGrid
+from disentune.data.factors import FactorGrid, factors_of
 from disentune.learn.image_distances import Look
 from disentune.learn.pictures import mosaic
 from disentune.maths.randomness import stream
@@ -16,21 +16,21 @@ from disentune.plugin import FactorImages
 from disentune.report.canvas import GREY, INK, PALETTE, SHADES, figure, tidy, words
 
 PANEL, LABEL, HEAD = 0.8, 1.9, 0.5
-"""Inches of a matrix, of the names at the left, of those above."""
+"""Inches for a matrix, for the names on the left, and for those above."""
 SMALL = 7.5
 LETTERS = 26
 FRAMES, FRAME = 7, 0.55
-"""Images of a traversal, and inches of one."""
+"""Number of images in a traversal, and inches of an image."""
 MOST_ROWS = 24
 POINTS = 1000
 """Of a curve."""
 
 Row = Mapping[str, np.ndarray]
-"""Matrices by the name of their column."""
+"""Matrices by column name."""
 
 
 def matrices(rows: Mapping[str, Row]) -> Figure:
-    """A row of matrices for each name, each in its own scale: light is far. Columns are those of all rows together."""
+    """One row of matrices per name, each with its own scale; light means far. All rows share the same columns."""
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     shown = list(rows.items())[:MOST_ROWS]
     width, height = LABEL + PANEL * len(columns), HEAD + PANEL * len(shown)
@@ -53,13 +53,13 @@ def matrices(rows: Mapping[str, Row]) -> Figure:
 
 
 def perceived(looks: Mapping[str, Look]) -> Figure:
-    """Of each world below the distances of the factors' values."""
+    """Distances of each world, below the distances of the factors' values."""
     rows: dict[str, Row] = {}
     for title, look in looks.items():
         truth = {name: _truth(len(along.matrix)) for name, along in look.factors.items()}
         above = next((row for label, row in rows.items() if label.startswith("ground truth")), {})
         if {name: len(matrix) for name, matrix in above.items()} != {name: len(m) for name, m in truth.items()}:
-            rows[f"ground truth{' ' * len(rows)}"] = truth  # names are told apart by blanks
+            rows[f"ground truth{' ' * len(rows)}"] = truth  # trailing blanks make the names distinct
         rows[title] = {name: along.matrix for name, along in look.factors.items()}
     return matrices(rows)
 
@@ -69,8 +69,11 @@ def _truth(size: int) -> np.ndarray:
 
 
 def traversals(data: FactorImages, title: str, seed: int = 0) -> Figure | None:
-    """A row for each factor: one image while that factor goes through its values; None of a data set of points."""
-    grid = FactorGrid(data.factor_names, data.factor_sizes)
+    """One row per factor: an image while that factor goes through its values; None for a data set of points,
+    or if images do not fill the grid."""
+    grid = factors_of(data)
+    if not isinstance(grid, FactorGrid):
+        return None
     base = stream(seed, "distances/traversals").integers(len(grid), size=1)
     if data.images(base).dtype != np.uint8:
         return None
@@ -93,7 +96,7 @@ def traversals(data: FactorImages, title: str, seed: int = 0) -> Figure | None:
 
 
 def distributions(looks: Mapping[str, Look]) -> Figure:
-    """Share of pairs up to each distance, a curve for each factor and one for random pairs; a panel a world."""
+    """Cumulative share of pairs by distance, one curve per factor and one for random pairs; one panel per world."""
     shown = list(looks.items())[:MOST_ROWS]
     columns = min(3, len(shown))
     rows = -(-len(shown) // columns)
@@ -119,7 +122,7 @@ def _draw_distribution(axes: Axes, title: str, look: Look) -> None:
 
 
 def _draw_steps(axes: Axes, sample: np.ndarray, label: str, colour: str, place: int) -> None:
-    """Curves of equal factors lie on each other: later ones are thinner and broken."""
+    """Curves of equal factors coincide, so later ones are thinner and dashed."""
     dashes: Sequence[str] = ("-", "--", ":")
     if len(sample) > POINTS:
         sample = np.quantile(sample, np.linspace(0, 1, POINTS), method="inverted_cdf")

@@ -12,86 +12,118 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from disentune.report.canvas import MISSING, SHADES, WIDTH, tilted, words
-from disentune.report.groups import swept_keys
+from disentune.report.design import Design
+from disentune.report.groups import combined, listed, shown, whole
 from disentune.report.kind import Caption, Kind
-from disentune.report.places import Places, matrix, places, refuse_absent, write
+from disentune.report.places import Places, matrix, places, range_of, refuse_absent, write
 from disentune.report.scores import NothingToDraw, RunScores
 from disentune.spec.figures import HeatMap
 
 WIDE_CELL, NARROW_CELL = 0.6, 0.36
-"""Inches of a cell that hold its mean with spread and count, and its mean alone."""
+"""Inches of a cell that fits mean, spread and count, and of one that fits the mean above the count."""
+MOST_PANELS = 6
+FEWEST_CELLS = 9
+"""Minimum number of cells for which the figure is chosen; fewer groups are easier to compare in the summary."""
 
 
 def choose(scores: RunScores) -> list[HeatMap]:
-    """One, when two keys are crossed."""
+    """One heat map, if two keys are crossed and the other keys fit into panels."""
     try:
-        pair = _crossed(scores, scores.scored(None, scores.varying), ())
+        design = scores.scored_design(None)
     except NothingToDraw:
         return []
-    return [HeatMap(x=pair[0], y=pair[1])] if pair else []
+    pair = _crossed(scores, design, ())
+    if not pair or set(pair) & set(design.sampled) or design.count(design.hidden(pair)) > MOST_PANELS:
+        return []
+    if design.count(pair) < FEWEST_CELLS:
+        return []
+    return [HeatMap(x=pair[0], y=pair[1])]
 
 
 def draw(figure: Figure, scores: RunScores, spec: HeatMap) -> Caption:
     x, y, frame = _asked(scores, spec)
-    across, up = places(scores, x, frame[x]), places(scores, y, frame[y])
-    table = _table(frame["value"], across, up)
-    if not table.count.any():
-        raise NothingToDraw(f"no trial has both a frequent {words(x)} and a frequent {words(y)}")
+    panels, averaged = _others(scores, spec, x, y, frame)
+    found = whole(frame)
+    across, up = places(scores, x, found[x]), places(scores, y, found[y])
+    column = combined(found, panels)
+    values = shown(scores, panels, column, MOST_PANELS)
+    tables = [_table(found["value"], across, up, (column == value).to_numpy() if panels else None)
+              for value in values.values]  # fmt: skip
+    if not any(table.count.any() for table in tables):
+        raise NothingToDraw(f"no trial has both one of the shown values of {words(x)} and one of {words(y)}")
     metric = spec.metric or scores.objective.metric
-    _draw_table(figure, table, f"mean {words(metric)} ({scores.better(metric)})")
-    axes = figure.axes[0]
-    _label_axes(axes, across, up)
-    axes.set(xlabel=words(x), ylabel=words(y))
+    axes = _draw_tables(figure, tables, f"mean {words(metric)} ({scores.better(metric)})")
+    for one, text, table in zip(axes, values.labels, tables, strict=True):
+        _label_axes(one, across, up)
+        one.set(xlabel=words(x), ylabel=words(y) if one is axes[0] else "")
+        if panels:
+            one.set_title(f"{text} (n = {table.count.sum()})", fontsize=9, loc="left")
     if not scores.is_number(y):
-        axes.invert_yaxis()
-    return Caption(f"{words(metric)} by {words(x)} and {words(y)}", _explained(table, across, up))
+        axes[0].invert_yaxis()
+    by = f", {listed(panels)} in panels" if panels else ""
+    left = len(frame) - len(found)
+    return Caption(f"{words(metric)} by {words(x)} and {words(y)}{by}", _explained(tables, across, up, averaged, left))
 
 
 # ---- which keys
 
 
+def _others(scores: RunScores, spec: HeatMap, x: str, y: str, frame: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Keys with panels, and keys that a cell averages over. The latter only if both axes are given and the other keys
+    are fully crossed with them, or were drawn at random."""
+    design = scores.design.of(frame["trial_id"])
+    hidden = design.hidden([x, y])
+    is_sampled = bool(set(hidden) & set(design.sampled))
+    if design.count(hidden) <= MOST_PANELS and not is_sampled:
+        return hidden, []
+    if spec.x and spec.y and "arm" not in hidden and (is_sampled or design.is_crossing([x, y], hidden)):
+        return [], hidden
+    raise NothingToDraw(
+        f"a cell would average over {listed(hidden)}, which are not fully crossed with {words(x)} and {words(y)}; "
+        "select fewer trials with `only`"
+    )
+
+
 def _asked(scores: RunScores, spec: HeatMap) -> tuple[str, str, pd.DataFrame]:
-    """The two keys and the trials with both; a key that is not named is chosen."""
+    """The two keys, and the trials that have both; keys that are not given are chosen."""
     named = [key for key in (spec.x, spec.y) if key]
     refuse_absent(scores, named)
-    frame = scores.scored(spec.metric, [*scores.varying, *named])
-    x, y = _completed(scores, frame, spec)
+    frame = scores.scored(spec.metric, ["arm", *scores.varying, *named, "cut"])
+    x, y = _completed(scores, scores.design.of(frame["trial_id"]), spec)
     if x == y:
         raise NothingToDraw(f"a heat map needs two different keys, but x and y are both {x}")
     return x, y, frame
 
 
-def _completed(scores: RunScores, frame: pd.DataFrame, spec: HeatMap) -> tuple[str, str]:
+def _completed(scores: RunScores, design: Design, spec: HeatMap) -> tuple[str, str]:
     if spec.x and spec.y:
         return spec.x, spec.y
     named = spec.x or spec.y
-    candidates = [key for key in _ranked(scores, frame) if key != named]
+    candidates = [key for key in _ranked(scores, design) if key != named]
     if len(candidates) < (1 if named else 2):
         raise NothingToDraw("a heat map needs two keys that vary between the trials with a score")
-    pair = _crossed(scores, frame, (named,) if named else ()) or tuple([*filter(None, [named]), *candidates][:2])
+    pair = _crossed(scores, design, (named,) if named else ()) or tuple([*filter(None, [named]), *candidates][:2])
     first, second = pair
     return (second, first) if spec.y else (first, second)
 
 
-def _ranked(scores: RunScores, frame: pd.DataFrame) -> list[str]:
-    """Numbers before names, those with most values first."""
-    return sorted(swept_keys(scores, frame), key=lambda key: (not scores.is_number(key), -frame[key].nunique()))
+def _ranked(scores: RunScores, design: Design) -> list[str]:
+    """Numbers before names, keys with the most values first, the arm last."""
+    return sorted(design.keys, key=lambda key: (key == "arm", not scores.is_number(key), -design.count([key])))
 
 
-def _crossed(scores: RunScores, frame: pd.DataFrame, named: tuple[str, ...]) -> tuple[str, str] | None:
-    """The first pair of which neither key tells the other: of those that vary together a map shows a diagonal only."""
-    ranked = _ranked(scores, frame)
+def _crossed(scores: RunScores, design: Design, named: tuple[str, ...]) -> tuple[str, str] | None:
+    """The first pair of keys that do not determine each other; otherwise the map would show only a diagonal."""
+    ranked = _ranked(scores, design)
     pairs: Any = ((key, other) for key in named for other in ranked if other != key) if named else _pairs(ranked)
     for first, second in pairs:
-        codes = [places(scores, key, frame[key]).codes for key in (first, second)]
-        filled = len(set(zip(*codes, strict=True)) - {(-1, -1)})
-        if filled > max(len(set(some)) for some in codes):
+        if design.count([first, second]) > max(design.count([first]), design.count([second])):
             return first, second
     return None
 
 
 def _pairs(ranked: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The best ranked first, by the worse of the two."""
+    """Pairs sorted by the worse rank of their two keys."""
     return iter(sorted(combinations(ranked, 2), key=lambda pair: ranked.index(pair[1])))
 
 
@@ -100,15 +132,16 @@ def _pairs(ranked: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class _Table:
-    """Of each cell (rows upwards): mean, sd of a sample, count."""
+    """For each cell (rows upwards): mean, sample standard deviation, count."""
 
     mean: np.ndarray
     sd: np.ndarray
     count: np.ndarray
 
 
-def _table(value: pd.Series, across: Places, up: Places) -> _Table:
+def _table(value: pd.Series, across: Places, up: Places, kept: np.ndarray | None) -> _Table:
     frame = pd.DataFrame({"x": across.codes, "y": up.codes, "value": value.to_numpy()})
+    frame = frame if kept is None else frame[kept]
     cells = frame[(frame["x"] >= 0) & (frame["y"] >= 0)].groupby(["y", "x"])["value"].agg(["mean", "std", "count"])
     every = pd.MultiIndex.from_product([range(len(up.labels)), range(len(across.labels))])
     shape = len(up.labels), len(across.labels)
@@ -116,39 +149,48 @@ def _table(value: pd.Series, across: Places, up: Places) -> _Table:
     return _Table(mean, sd, np.nan_to_num(count).astype(int))
 
 
-def _draw_table(figure: Figure, table: _Table, label: str) -> None:
-    rows = len(table.mean)
-    figure.set_size_inches(WIDTH, float(np.clip(1.3 + rows * (0.56 if _is_wide(table) else 0.36), 3.2, 9.0)))
-    axes = figure.subplots()
-    mesh = matrix(axes, table.mean, SHADES)
-    if _cell_inches(table) >= NARROW_CELL:
-        write(axes, mesh, table.mean, _texts(table), 8 if _is_wide(table) else 7)
-    figure.colorbar(mesh, ax=axes, label=label).outline.set_visible(False)
+def _draw_tables(figure: Figure, tables: list[_Table], label: str) -> list[Axes]:
+    """Draws all panels with one colour scale."""
+    columns, lines = min(3, len(tables)), math.ceil(len(tables) / 3)
+    rows, inches = len(tables[0].mean), _cell_inches(tables[0], columns)
+    height = float(np.clip(1.3 + rows * (0.56 if inches >= WIDE_CELL else 0.42), 3.2, 9.0))
+    figure.set_size_inches(_width(columns), height * lines)
+    grid = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    for axes in grid[len(tables) :]:
+        axes.remove()
+    limits = range_of(np.concatenate([table.mean.ravel() for table in tables]))
+    for axes, table in zip(grid, tables, strict=False):
+        mesh = matrix(axes, table.mean, SHADES, limits)
+        if inches >= NARROW_CELL:
+            write(axes, mesh, table.mean, _texts(table, inches), 8 if inches >= WIDE_CELL else 6.5)
+    used = list(grid[: len(tables)])
+    figure.colorbar(mesh, ax=used, label=label).outline.set_visible(False)
+    return used
 
 
-def _cell_inches(table: _Table) -> float:
-    """About, with room for labels and the colour bar."""
-    found: float = (WIDTH - 2.4) / table.mean.shape[1]
+def _width(columns: int) -> float:
+    return WIDTH if columns == 1 else max(WIDTH, 1.4 + 3.4 * columns)
+
+
+def _cell_inches(table: _Table, columns: int) -> float:
+    """The approximate size, with room for labels and the colour bar."""
+    found: float = ((_width(columns) - 1.8) / columns - 0.6) / table.mean.shape[1]
     return found
 
 
-def _is_wide(table: _Table) -> bool:
-    return _cell_inches(table) >= WIDE_CELL
-
-
-def _texts(table: _Table) -> np.ndarray:
-    """The mean; below it sd and count where the cell is wide and has several trials."""
+def _texts(table: _Table, inches: float) -> np.ndarray:
+    """The mean, and below it the count; also the standard deviation if the cell is wide and has several trials."""
     number = _format(table.mean)
     texts = np.full(table.mean.shape, "", dtype=object)
     for at in np.argwhere(table.count > 0):
         mean, sd, count = (part[tuple(at)] for part in (table.mean, table.sd, table.count))
-        spread = f"\n±{sd:.2g}, n {count}" if _is_wide(table) and count > 1 else ""
-        texts[tuple(at)] = f"{mean:{number}}{spread}"
+        spread = f"±{sd:.2g}, " if inches >= WIDE_CELL and count > 1 else ""
+        texts[tuple(at)] = f"{mean:{number}}\n{spread}n {count}"
     return texts
 
 
 def _format(values: np.ndarray) -> str:
-    """As many decimals in every cell, so that cells can be compared at a glance: three digits of the largest."""
+    """The same number of decimals in every cell for easy comparison: three digits of the largest number."""
     largest = float(np.nanmax(np.abs(values)))
     return f".{2 - math.floor(math.log10(largest))}f" if 1e-3 < largest < 100 else ".3g"
 
@@ -158,16 +200,25 @@ def _label_axes(axes: Axes, across: Places, up: Places) -> None:
     axes.set_yticks(range(len(up.labels)), up.labels)
 
 
-def _explained(table: _Table, across: Places, up: Places) -> str:
-    spread = "; ± their standard deviation, n their number" if _is_wide(table) and (table.count > 1).any() else ""
+def _explained(tables: list[_Table], across: Places, up: Places, averaged: list[str], left: int) -> str:
+    counts = np.concatenate([table.count.ravel() for table in tables])
+    spread = "; ±: their standard deviation" if (counts > 1).any() else ""
     parts = [
-        f"Colour: the mean over the trials of a cell{spread}. {int(table.count.sum())} trials in all.",
-        "Hatched: no trial." if (table.count == 0).any() else "",
+        f"Colour: the mean over the n trials of a cell{spread}. {int(counts.sum())} trials in all.",
+        f"Cells average over {listed(averaged)}." if averaged else
+        "Trials of one cell differ only by seed." if (counts > 1).any() else "",
+        f"Excluded: {left} trials that were stopped early or are still training." if left else "",
+        "Hatched: no trial." if (counts == 0).any() else "",
         f"{MISSING}: the trial has no such key." if MISSING in (*across.labels, *up.labels) else "",
         across.note,
         up.note,
-    ]
+    ]  # fmt: skip
     return " ".join(part for part in parts if part)
 
 
-KIND = Kind(name="heat_map", choose=choose, draw=draw)
+KIND = Kind(
+    name="heat_map",
+    question="Which combination of two settings is best, and do they interact?",
+    choose=choose,
+    draw=draw,
+)

@@ -1,4 +1,4 @@
-"""What a kind of figure is: the one contract of the files beside this one."""
+"""The contract of every kind of figure in this folder."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from disentune.report.scores import RunScores
 
 @dataclass(frozen=True)
 class Caption:
-    """`title` says what is shown, `text` how to read it in a sentence or two; both are plain text."""
+    """`title` says what is shown, `text` explains in a few sentences how to read it; both are plain text."""
 
     title: str
     text: str
@@ -19,9 +19,11 @@ class Caption:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of figure. `choose` gives the specs that suit a run (none when it has nothing of the kind); `draw` fills
-    an empty figure (and may resize it) from the rows alone, and raises NothingToDraw where a spec cannot be met."""
+    """One kind of figure. `choose` returns the specs that suit a run (possibly none); `draw` fills an empty figure (and
+    may resize it) from the rows, and raises NothingToDraw if a spec cannot be drawn."""
 
     name: str
+    question: str
+    """The question that the figure answers, in one sentence; the first line of its caption."""
     choose: Callable[[RunScores], list[Any]]
     draw: Callable[[Figure, RunScores, Any], Caption]

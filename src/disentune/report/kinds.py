@@ -1,19 +1,48 @@
 """Every kind of figure that a page may show."""
 
 from disentune.report import (
+    analysis,
+    capacity,
     correlations,
     curves,
+    density,
     grouped,
     heat_map,
+    history,
     importance,
+    manipulation,
     parallel,
     pictures,
+    planes,
+    rungs,
+    scatter,
     strength,
+    summary,
     trend,
     violins,
 )
 from disentune.report.kind import Kind
 
-_IN_ORDER = (violins, trend, strength, grouped, heat_map, curves, importance, parallel, correlations, pictures)
+_IN_ORDER = (
+    summary,
+    history,
+    rungs,
+    violins,
+    trend,
+    strength,
+    grouped,
+    heat_map,
+    scatter,
+    curves,
+    capacity,
+    importance,
+    analysis,
+    parallel,
+    correlations,
+    manipulation,
+    planes,
+    density,
+    pictures,
+)
 KINDS: dict[str, Kind] = {module.KIND.name: module.KIND for module in _IN_ORDER}
 """Every kind of figure by its name, in the order in which a page shows them."""

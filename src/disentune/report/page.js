@@ -37,6 +37,30 @@
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   };
 
+  // ---- figures in full size
+
+  const enlarged = document.getElementById("enlarged");
+  const enlarge = (button) => {
+    const drawing = button.parentElement.querySelector("svg").cloneNode(true);
+    drawing.removeAttribute("id");
+    enlarged.querySelector("div").replaceChildren(drawing);
+    enlarged.showModal();
+  };
+
+  // ---- tables that are wider than the page
+
+  const boxes = [...document.querySelectorAll(".box")];
+  const showCue = (box) => {
+    const rest = box.scrollWidth - box.clientWidth - box.scrollLeft;
+    box.classList.toggle("more-right", rest > 2);
+  };
+  const showCues = () => boxes.forEach(showCue);
+  for (const box of boxes) box.addEventListener("scroll", () => showCue(box), { passive: true });
+  addEventListener("resize", showCues);
+  document.addEventListener("change", showCues);
+  document.addEventListener("toggle", showCues, true);
+  showCues();
+
   // ---- the table of trials
 
   const table = document.getElementById("trial-table");
@@ -110,6 +134,8 @@
     if (button?.matches(".sort")) sortBy(button.parentElement);
     if (button?.matches(".open")) toggle(button);
     if (button?.matches(".copy")) copy(button);
+    if (button?.matches(".enlarge")) enlarge(button);
+    if (button?.matches(".close")) enlarged.close();
   });
   if (table) {
     document.getElementById("filter").addEventListener("input", filter);

@@ -1,4 +1,4 @@
-"""What the best and the worst trial see: Michlo et al., IJCAI 2023, Figs. 4, 7 and 10."""
+"""Pictures of the best and the worst trial: Michlo et al., IJCAI 2023, Figs. 4, 7 and 10."""
 
 import textwrap
 from dataclasses import dataclass
@@ -11,21 +11,22 @@ from matplotlib.figure import Figure
 
 from disentune.errors import DataError, first_line
 from disentune.learn.pictures import COLUMNS, GAP, Pictures, from_bytes, latent_labels, mosaic
-from disentune.report.canvas import GREY, INK, SHADES, words
+from disentune.learn.plane import REACH, Plane, aggregate_density
+from disentune.report.canvas import GREY, INK, PALETTE, SHADES, words
 from disentune.report.kind import Caption, Kind
 from disentune.report.scores import NothingToDraw, RunScores
-from disentune.runs.trial_folder import TrialFolder
+from disentune.runs.trial_folder import FINISHED, TrialFolder
 from disentune.spec import figures
 
 WIDTH = 8.0
-"""Inches, as everything below."""
-IMAGE, PANEL = 0.38, 0.66
+"""In inches, like all sizes below."""
+IMAGE, PANEL, PLANE = 0.38, 0.66, 1.4
 LABELS, HEADING, LINE, SPACE = 0.72, 0.24, 0.17, 0.22
-"""Room for names at the left of rows, for a heading, for a line of a title, and between parts."""
+"""Space for row names on the left, for a heading, for a line of a title, and between parts."""
 SIDE = 96
-"""Pixels of an image before it is made to fit, so that those of small images stay squares."""
+"""Pixels of an image before it is scaled to fit, so that pixels of small images stay square."""
 SMALL = 8.0
-"""Points of all text but titles."""
+"""Font size in points of all text except titles."""
 TITLE_LETTERS, NAME_LETTERS = 130, 11
 HEADERS = dict(zip(COLUMNS, ("factor", "x", "z", "KL", "x recon"), strict=True))
 
@@ -40,7 +41,7 @@ class _Shown:
     role: str
     score: str
     values: str
-    """Of the keys that tell it from others."""
+    """The values of the keys that distinguish it from other trials."""
     pictures: Pictures
 
 
@@ -66,15 +67,23 @@ def draw(figure: Figure, scores: RunScores, spec: figures.PicturesFigure) -> Cap
     return _caption(shown, missing)
 
 
-def _trials(scores: RunScores, spec: figures.PicturesFigure) -> list[tuple[str, pd.Series]]:
-    """Those that the spec asks for, each with its role; a single one is not also the worst."""
-    keys = ["status", "arm", "seed", *scores.varying]
-    frame = scores.scored(spec.metric, keys)
-    frame = frame[frame["status"] == "done"]
+def ranked(scores: RunScores, metric: str | None) -> pd.DataFrame:
+    """Finished trials, the best first; without those stopped early if two trained to their end. Raises NothingToDraw
+    if there are none."""
+    keys = ["status", "cut", "arm", "seed", *scores.varying]
+    frame = scores.scored(metric, keys)
+    frame = frame[frame["status"].isin(FINISHED)]
     if frame.empty:
-        raise NothingToDraw("no trial that has finished can be shown yet")
-    smallest_first = scores.better(spec.metric) == "lower is better"
-    frame = frame.sort_values("value", ascending=smallest_first, kind="stable")
+        raise NothingToDraw("no trial has finished yet")
+    whole = frame[~frame["cut"].astype(bool)]
+    frame = whole if len(whole) > 1 else frame
+    smallest_first = scores.better(metric) == "lower is better"
+    return frame.sort_values("value", ascending=smallest_first, kind="stable")
+
+
+def _trials(scores: RunScores, spec: figures.PicturesFigure) -> list[tuple[str, pd.Series]]:
+    """The trials that the spec requests, each with its role; a single trial is not also the worst."""
+    frame = ranked(scores, spec.metric)
     if len(frame) == 1:
         return [("only", frame.iloc[0])]
     ends = {"best": frame.iloc[0], "worst": frame.iloc[-1]}
@@ -82,20 +91,26 @@ def _trials(scores: RunScores, spec: figures.PicturesFigure) -> list[tuple[str, 
 
 
 def _shown(scores: RunScores, metric: str | None, role: str, trial: pd.Series) -> _Shown:
-    """NothingToDraw when it has no pictures, or damaged ones."""
+    """Raises NothingToDraw if it has no pictures, or damaged ones."""
+    step, pictures = pictures_of(scores, metric, trial)
+    return _Shown(role, _score(scores, metric, trial), _values(scores, trial, step), pictures)
+
+
+def pictures_of(scores: RunScores, metric: str | None, trial: pd.Series) -> tuple[int, Pictures]:
+    """The step and the pictures of a trial. Raises NothingToDraw if it has no pictures, or damaged ones."""
     folder = scores.results.run.trial(trial["trial_id"])
     step = _step(scores, metric or scores.objective.metric, trial, folder)
     data = None if step is None else folder.read_pictures(step)
     if step is None or data is None:
         raise NothingToDraw(_reason(folder))
     try:
-        return _Shown(role, _score(scores, metric, trial), _values(scores, trial, step), from_bytes(data))
+        return step, from_bytes(data)
     except DataError as error:
         raise NothingToDraw(f"pictures of trial {folder.id} at step {step} cannot be read: {error}") from None
 
 
 def _step(scores: RunScores, metric: str, trial: pd.Series, folder: TrialFolder) -> int | None:
-    """The newest pictures up to the row that has the score; else the first ones."""
+    """The newest pictures up to the row of the score; else the first ones."""
     steps = folder.picture_steps()
     rows = next(record.rows for record in scores.results.records if record.trial_id == folder.id)
     scored = [row["step"] for row in rows if row["metrics"].get(metric) == trial["value"]]
@@ -107,10 +122,10 @@ def _reason(folder: TrialFolder) -> str:
     if failure := folder.pictures_failure():
         where = folder.pictures_failure_path
         named = "/".join(where.parts[-4:])
-        return f"trial {folder.id}: {first_line(failure)}; all of it is in {named}"
+        return f"trial {folder.id}: {first_line(failure)}; see {named} for the full error"
     return (
-        f"trial {folder.id} was trained without pictures; with `pictures: {{when: evaluations}}` in the sweep's file "
-        "trials draw them"
+        f"trial {folder.id} was trained without pictures; to draw them, set `pictures: {{when: evaluations}}` "
+        "in the sweep file"
     )
 
 
@@ -136,17 +151,22 @@ def _caption(shown: list[_Shown], missing: list[str]) -> Caption:
     parts = []
     if any(len(trial.pictures.originals) for trial in shown):
         parts.append(
-            "Left: images that are the same for all trials of a data set, above what the decoder makes of their codes; "
-            "then the first image while one latent goes from the smallest to the largest mean of a fixed sample; "
+            "Left: images (the same for all trials of a data set), with their reconstructions below; "
+            "then the first image while one latent moves from the smallest to the largest mean of a fixed sample; "
             "latents with the largest KL to the prior (nats, in brackets) come first."
+        )
+    if any(len(trial.pictures.plane.points) for trial in shown):
+        parts.append(
+            "Left: the points of the data, coloured by their first factor; the means of their posteriors over the "
+            "density of all posteriors together, on [-2, 2]^2 where there are two latents; and the decoded means."
         )
     if any(trial.pictures.distances for trial in shown):
         parts.append(
             "Matrices: distances between the images of random traversals of each factor, averaged; light is far, each "
-            "in its own scale: of the factor's values, of images by the reconstruction loss (x), of codes (z, "
+            "with its own scale: of the factor's values, of images by the reconstruction loss (x), of codes (z, "
             "Euclidean), of posteriors (symmetric KL), of reconstructions by the loss (x recon)."
         )
-    return Caption(f"What the {who} trial see{'s' if len(shown) == 1 else ''}", " ".join([*parts, *_noted(missing)]))
+    return Caption(f"Pictures of the {who} trial", " ".join([*parts, *_noted(missing)]))
 
 
 def _noted(missing: list[str]) -> list[str]:
@@ -158,7 +178,7 @@ def _noted(missing: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Page:
-    """A figure of fixed places: (left, top, width, height) in inches from its upper left corner."""
+    """A figure with fixed positions: (left, top, width, height) in inches from its upper left corner."""
 
     figure: Figure
     height: float
@@ -194,6 +214,7 @@ def _lines(trial: _Shown) -> list[str]:
 def _height(trial: _Shown) -> float:
     pictures = trial.pictures
     images = 2 * (HEADING + SPACE / 2) + (2 + len(pictures.traversals)) * IMAGE if len(pictures.originals) else 0.0
+    images = HEADING + PLANE if len(pictures.plane.points) else images
     panels = 2 * HEADING + len(pictures.distances) * PANEL
     return _title_height(trial) + max(images, panels) + 0.08
 
@@ -210,8 +231,35 @@ def _draw_trial(page: _Page, trial: _Shown, top: float) -> None:
     if len(pictures.originals):
         _draw_reconstructions(page, pictures, top)
         _draw_traversals(page, pictures, top + HEADING + SPACE + 2 * IMAGE)
+    if len(pictures.plane.points):
+        _draw_plane(page, pictures.plane, top)
     if pictures.distances:
         _draw_distances(page, pictures, top)
+
+
+def _draw_plane(page: _Page, plane: Plane, top: float) -> None:
+    """Data, codes and reconstructions side by side."""
+    both = np.concatenate([plane.points, plane.decoded]).astype(np.float64)
+    room = 0.05 * np.ptp(both, axis=0) + 1e-9
+    frame = np.stack([both.min(axis=0) - room, both.max(axis=0) + room])
+    square = np.array([[-REACH] * 2, [REACH] * 2])
+    panels = [("Data", plane.points, frame), ("Codes", plane.means, square), ("Decoded", plane.decoded, frame)]
+    for place, (name, points, ends) in enumerate(panel for panel in panels if len(panel[1])):
+        left = 0.1 + place * (PLANE + 0.1)
+        _heading(page, left, top, name)
+        axes = page.axes(left, top + HEADING, PLANE, PLANE)
+        if name == "Codes":
+            extent = (-REACH, REACH, -REACH, REACH)
+            density, most = aggregate_density(plane), float(plane.prior.max())
+            axes.imshow(density, cmap=SHADES, vmin=0, vmax=most, extent=extent, origin="lower", aspect="auto")
+        _draw_points(axes, points, plane.labels)
+        axes.set(xlim=ends[:, 0], ylim=ends[:, 1], xticks=[], yticks=[])
+
+
+def _draw_points(axes: Axes, points: np.ndarray, labels: np.ndarray) -> None:
+    for label in np.unique(labels):
+        colour = PALETTE[label % len(PALETTE)]
+        axes.plot(*points[labels == label].T, ".", markersize=1.6, markeredgewidth=0, color=colour)
 
 
 def _heading(page: _Page, left: float, top: float, text: str) -> None:
@@ -219,7 +267,7 @@ def _heading(page: _Page, left: float, top: float, text: str) -> None:
 
 
 def _draw_images(page: _Page, images: np.ndarray, names: list[str], top: float) -> None:
-    """Images (rows, columns, h, w, c), a name at the left of each row."""
+    """Draws images (rows, columns, h, w, c), with a name to the left of each row."""
     rows, columns = images.shape[:2]
     joined = mosaic(images, SIDE)
     axes = page.axes(LABELS, top, columns * IMAGE, rows * IMAGE)
@@ -241,7 +289,7 @@ def _draw_traversals(page: _Page, pictures: Pictures, top: float) -> None:
 
 
 def _draw_distances(page: _Page, pictures: Pictures, top: float) -> None:
-    """One plot with a square for each matrix."""
+    """Draws one plot with a square for each matrix."""
     rows, columns = len(pictures.distances), len(COLUMNS)
     left = WIDTH - columns * PANEL - 0.05
     _heading(page, left, top, "Distances along each factor")
@@ -264,4 +312,9 @@ def _wrapped(name: str) -> str:
     return "\n".join(textwrap.wrap(name, NAME_LETTERS, max_lines=3, placeholder="..."))
 
 
-KIND = Kind(name="pictures", choose=choose, draw=draw)
+KIND = Kind(
+    name="pictures",
+    question="Do reconstructions, traversals and distances explain the best and the worst score?",
+    choose=choose,
+    draw=draw,
+)

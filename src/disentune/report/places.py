@@ -1,4 +1,4 @@
-"""Keys as axes: their values as places, and coloured cells at those places."""
+"""Keys as axes: their values as positions, and coloured cells at these positions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import config_keys, titles
 
 MOST_VALUES = 16
-"""Places of an axis whose labels can be read; above it numbers are taken in ranges and rare names are left out."""
+"""Maximum number of values on an axis with legible labels; beyond it numbers are binned and rare names left out."""
 RANGES = 8
 LONGEST = 24
-"""Letters of a label."""
+"""Maximum number of letters of a label."""
 
 
 # ---- which keys
 
 
 def refuse_absent(scores: RunScores, keys: Sequence[str]) -> None:
-    """A key may be absent although the sweep has it: `only` may have kept the trials of another plug-in."""
+    """A key of the sweep may be absent, because `only` may have kept the trials of another plug-in."""
     known = ["arm", "seed", *config_keys(scores.trials)]
     for key in keys:
         if key not in known:
@@ -39,7 +39,7 @@ def refuse_absent(scores: RunScores, keys: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Places:
-    """The values of a key in order, and for each trial which of them it has; -1 for those left out."""
+    """The values of a key in order, and the index of each trial's value; -1 for values left out."""
 
     key: str
     labels: list[str]
@@ -48,7 +48,7 @@ class Places:
 
 
 def places(scores: RunScores, key: str, column: pd.Series) -> Places:
-    """Every value a place while there are few, missing ones last."""
+    """One position per value if there are few; missing values last."""
     present = column.dropna()
     if present.nunique() <= MOST_VALUES:
         return _each(scores, key, column, list(present.unique()))
@@ -68,12 +68,12 @@ def _each(scores: RunScores, key: str, column: pd.Series, values: list[Any], not
 def _most_frequent(scores: RunScores, key: str, column: pd.Series) -> Places:
     counts = column.value_counts()
     kept = sorted(counts.index, key=lambda value: (-counts[value], str(value)))[:MOST_VALUES]
-    note = f"Of the {len(counts)} values of {words(key)} the {MOST_VALUES} with most trials are shown."
+    note = f"The {MOST_VALUES} of {len(counts)} values of {words(key)} with the most trials are shown."
     return _each(scores, key, column, kept, note)
 
 
 def _ranges(key: str, column: pd.Series) -> Places:
-    """Ranges with about as many trials each, whatever the scale that the numbers were drawn on."""
+    """Bins with about the same number of trials each, whatever the scale of the numbers."""
     numbers = column.astype(float)
     cut = pd.qcut(numbers, RANGES, labels=False, duplicates="drop")
     codes = cut.rank(method="dense").sub(1)
@@ -81,12 +81,14 @@ def _ranges(key: str, column: pd.Series) -> Places:
     labels = [f"{low:.2g} to {high:.2g}" if low < high else f"{low:.3g}" for low, high in spans.to_numpy()]
     if numbers.isna().any():
         codes, labels = codes.fillna(len(labels)), [*labels, MISSING]
-    note = f"The {numbers.nunique()} values of {words(key)} are taken in ranges with about as many trials each."
+    note = (
+        f"The {numbers.nunique()} values of {words(key)} are binned, with about the same number of trials in each bin."
+    )
     return Places(key, labels, codes.to_numpy(dtype=int), note)
 
 
 def brief(value: Any, longest: int = LONGEST) -> str:
-    """A value as a label; the end of a long name is left out."""
+    """A value as a label; long names are truncated."""
     if isinstance(value, (float, np.floating)):
         return f"{value:g}"
     text = " ".join(str(value).split())
@@ -94,15 +96,15 @@ def brief(value: Any, longest: int = LONGEST) -> str:
 
 
 def in_words(keys: Sequence[str]) -> list[str]:
-    """Titles of keys, with their section where two would read alike."""
-    return titles(keys, words, lambda key: key.replace("_", " "))
+    """Titles of keys and metrics, with their section if two would look alike."""
+    return titles(keys, words)
 
 
 # ---- coloured cells
 
 
 def matrix(axes: Axes, values: np.ndarray, shades: str, limits: tuple[float, float] | None = None) -> QuadMesh:
-    """Coloured cells whose middles are at whole numbers; those without a number are hatched."""
+    """Coloured cells centred at whole numbers; cells without a number are hatched."""
     edges = [np.arange(length + 1) - 0.5 for length in reversed(values.shape)]
     norm = Normalize(*(limits or range_of(values)))
     mesh = axes.pcolormesh(*edges, np.ma.masked_invalid(values), cmap=shades, norm=norm)
@@ -114,14 +116,14 @@ def matrix(axes: Axes, values: np.ndarray, shades: str, limits: tuple[float, flo
 
 
 def range_of(values: np.ndarray) -> tuple[float, float]:
-    """A score that is equal everywhere gets a range about it, so that the colour bar has one."""
+    """The colour range; a constant score gets a range around it, so that the colour bar is not empty."""
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     slack = 0.0 if low < high else max(abs(low), 1.0) * 0.05
     return low - slack, high + slack
 
 
 def write(axes: Axes, mesh: QuadMesh, values: np.ndarray, texts: np.ndarray, size: float) -> None:
-    """A text in each cell with a number, in what can be read on the cell's colour."""
+    """Writes a text in each cell that has a number, in a colour that is legible on the cell."""
     for (row, column), value in np.ndenumerate(values):
         if np.isfinite(value):
             colour = "black" if lightness(mesh.to_rgba(value)) > 0.45 else "white"
@@ -129,5 +131,5 @@ def write(axes: Axes, mesh: QuadMesh, values: np.ndarray, texts: np.ndarray, siz
 
 
 def lightness(rgba: Any) -> float:
-    """Perceived, from 0 for black to 1 for white (the weights are those of Rec. 709)."""
+    """Perceived lightness, from 0 for black to 1 for white (with the weights of Rec. 709)."""
     return float(np.dot(rgba[:3], (0.2126, 0.7152, 0.0722)))

@@ -1,1 +1,1 @@
-"""Rows as tables, a run as it is now, scores of trained models."""
+"""Rows as tables, the current state of a run, scores of trained models."""

@@ -20,23 +20,23 @@ from disentune.plugin import Metric, Table
 ARRAYS = ("codes", "factors", "logvars", "images")
 HOW_TO_SAVE = 'np.savez("codes.npz", codes=codes, factors=factors)'
 GIVES = {"factors": "factors", "logvars": "logvars", "distance": "images"}
-"""Which array serves which of `Metric.needs`; the rest takes a trained model."""
+"""The array that provides each of `Metric.needs`; the other needs require a trained model."""
 FEW = 100
-"""Rows of a table in which each may have a value of its own."""
+"""Up to this many rows, every row may have its own value of a factor."""
 SLOW = ("downstream",)
-"""Only computed when asked for by name."""
+"""Metrics that are only computed if they are named."""
 UDR = {"udr" if method == "lasso" else f"udr_{method}": method for method in get_args(Method)}
-"""What compares trials, by the names that the command line has for it."""
+"""Scores that compare trials, by their names on the command line."""
 
 
 # ---- which metrics
 
 
 class Asked(NamedTuple):
-    """A metric with its parameters: those that were given, and all in the size that was asked for."""
+    """A metric with its parameters: the given ones, and all parameters in the requested size."""
 
     name: str
-    """As asked for: a user's own metric by its import path."""
+    """The name as given; for a user's own metric, its import path."""
     metric: Metric
     given: dict[str, Any]
     size: Size
@@ -78,7 +78,7 @@ def _given(sets: Sequence[str], names: list[str], problems: list[Problem]) -> di
         elif name in given:
             given[name][parameter] = documents.parse(value, f"--set {key}").value
         else:
-            text = f"'{name}' is not among the metrics to score.{did_you_mean(name, names)} These are: "
+            text = f"'{name}' is not one of the metrics to score.{did_you_mean(name, names)} Metrics to score: "
             problems.append(Problem(f"--set {key}", text + ", ".join(names)))
     return given
 
@@ -95,7 +95,7 @@ def _asked(name: str, metric: Metric, given: dict[str, Any], size: Size, problem
 
 
 def read_arrays(path: Path) -> tuple[Table, list[str]]:
-    """A table from an .npz, and the names of its arrays. No object is unpickled; a DataError says what to mend."""
+    """A table from an .npz file, and the names of its arrays. Nothing is unpickled. Raises DataError for a bad file."""
     arrays = _arrays(path)
     _refuse_names(path, arrays)
     try:
@@ -120,12 +120,12 @@ def _opened(path: Path) -> Iterator[Any]:
             if path.exists() and not path.is_file() and not path.is_dir():
                 raise DataError(f"{path} must be a file, but is a pipe, a socket or a device")
             if path.is_file() and not zipfile.is_zipfile(path):
-                raise DataError(f"{path} must be a whole .npz, but is none; save arrays with {HOW_TO_SAVE}")
-            stream = stack.enter_context(path.open("rb"))  # NumPy leaves its own open when it fails
+                raise DataError(f"{path} is not a complete .npz file; save arrays with {HOW_TO_SAVE}")
+            stream = stack.enter_context(path.open("rb"))  # NumPy does not close the file if it fails
             file = stack.enter_context(np.load(stream, allow_pickle=False))
         except DataError:
             raise
-        except Exception as error:  # damage of all kinds, by which zipfile raises errors of all kinds
+        except Exception as error:  # zipfile raises many kinds of errors for damaged files
             raise DataError(f"{path} cannot be read: {_why(error)}; save arrays with {HOW_TO_SAVE}") from None
         yield file
 
@@ -133,7 +133,7 @@ def _opened(path: Path) -> Iterator[Any]:
 def _array(path: Path, file: Mapping[str, Any], name: str) -> np.ndarray:
     try:
         array = file[name]
-    except Exception as error:  # NumPy parses a header as Python, which raises errors of all kinds
+    except Exception as error:  # NumPy parses the header as Python, which can raise any error
         raise DataError(f"{path}: {name} cannot be read: {_why(error)}") from None
     if not isinstance(array, np.ndarray):
         raise DataError(f"{path}: {name} must be an array, as np.savez writes it")
@@ -142,9 +142,9 @@ def _array(path: Path, file: Mapping[str, Any], name: str) -> np.ndarray:
 
 def _why(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
-        return "there is no such file"
+        return "it does not exist"
     if "allow_pickle" in str(error):
-        return "it must hold numbers, but holds Python objects, which are never loaded; give it a dtype of numbers"
+        return "it holds Python objects, which are never loaded; convert it to a numeric dtype"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
@@ -153,25 +153,25 @@ def _refuse_names(path: Path, names: Collection[str]) -> None:
     strange = [name for name in names if name not in ARRAYS]
     problems = [Problem(name, f"unknown array.{did_you_mean(name, ARRAYS)} Known: {known}") for name in strange]
     if "codes" not in names:
-        problems.append(Problem("codes", f"is required, but not there; save it with {HOW_TO_SAVE}"))
+        problems.append(Problem("codes", f"is required but missing; save it with {HOW_TO_SAVE}"))
     if problems:
         raise ConfigError(f"{path} cannot be scored", problems)
 
 
 def _refuse_index(labels: np.ndarray) -> None:
-    """A column that numbers the rows would be taken for a factor of as many values, and fitted for hours."""
+    """Refuses a column of row numbers: as a factor with that many values it would be fitted for hours."""
     rows = len(labels)
     for column, largest in enumerate(labels.max(axis=0, initial=0)):
         if rows > FEW and largest + 1 == rows:
-            raise DataError(f"factors must repeat their values, but column {column} has {rows} values in {rows} rows; "
-                            "leave an index of rows out")  # fmt: skip
+            raise DataError(f"factors must have repeated values, but column {column} has {rows} values in {rows} rows; "
+                            "omit a column of row numbers")  # fmt: skip
 
 
 def _check_images(images: np.ndarray | None) -> None:
     if images is None:
         return
     if images.ndim < 2 or images.size == 0:
-        raise DataError(f"images must have a row for each code, but their shape is {images.shape}")
+        raise DataError(f"images must have one row per code, but their shape is {images.shape}")
     if not (np.issubdtype(images.dtype, np.integer) or np.issubdtype(images.dtype, np.floating)):
         raise DataError(f"images must be numbers, but are {images.dtype}")
     if not np.isfinite(images).all():
@@ -179,25 +179,25 @@ def _check_images(images: np.ndarray | None) -> None:
 
 
 def sufficient(arrays: Collection[str]) -> tuple[list[str], dict[str, str]]:
-    """The metrics that these arrays suffice for, and why each other one is left out."""
+    """The metrics that can be computed from these arrays, and why each other metric is left out."""
     reasons = {metric.name: lacking(metric, arrays) or _slow(metric) for metric in METRICS}
     scorable = [name for name in METRICS.names() if not reasons[name]]
     return scorable, {name: reasons[name] for name in METRICS.names() if reasons[name]}
 
 
 def lacking(metric: Metric, arrays: Collection[str]) -> str:
-    """What a metric needs besides these arrays; empty when they suffice."""
+    """What a metric needs in addition to these arrays; empty if they suffice."""
     missing = [GIVES.get(need, "a trained model: disentune score RUN") for need in metric.needs]
     missing = [array for array in missing if array not in arrays]
     return f"needs {' and '.join(missing)}" if missing else ""
 
 
 def _slow(metric: Metric) -> str:
-    return f"slow: ask for it with --metrics {metric.name}" if metric.name in SLOW else ""
+    return f"slow; compute it with --metrics {metric.name}" if metric.name in SLOW else ""
 
 
 class Outcome(NamedTuple):
-    """What came of one metric: numbers and arrays, or the reason why there are none."""
+    """The result of one metric: numbers and arrays, or the reason why there are none."""
 
     asked: Asked
     numbers: dict[str, float]
@@ -208,7 +208,7 @@ class Outcome(NamedTuple):
 
 
 def scores_of_arrays(metrics: Iterable[Asked], table: Table, arrays: Collection[str], seed: int) -> Iterator[Outcome]:
-    """One metric after the other; one that fails does not stop the next."""
+    """Computes one metric after the other; a failure does not stop the others."""
     for one in metrics:
         began = time.perf_counter()
         numbers, details, reason = _tried(one, table, arrays, seed)

@@ -1,5 +1,5 @@
-"""The look before you spend: how well the reconstruction loss of each trial orders its data set's factors, without any
-training (Michlo et al., IJCAI 2023). The order ranks data sets and losses; it is no verdict on what training finds."""
+"""Measures, before any training, how well the reconstruction loss of each trial orders its data set's factors (Michlo
+et al., IJCAI 2023). The order ranks data sets and losses; it does not predict what training finds."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from disentune.errors import ConfigError, DataError, Problem
-from disentune.learn.image_distances import Along, Look, opened, quick_order
+from disentune.errors import ConfigError, Problem
+from disentune.learn.image_distances import Along, Look
 from disentune.parameters import shown as worded_alone
 from disentune.runs.preview import prepared, sources_of
 from disentune.spec.config import Invalid, TrialConfig, flattened
@@ -18,21 +18,19 @@ from disentune.spec.space import SweepPoints
 from disentune.spec.sweepfile import overrides_by_key
 
 LOW, HIGH = 0.25, 0.6
-"""Orders below LOW are called low, from HIGH on high. They are names for parts of a scale and promise no outcome. Read
-off Figure 9, where spacings 1 to 8 have orders 1, .88, .70, .48, .42, .32, .17, 0 and Ada-GVAE a MIG of .86, .74, .47,
-.22, .07, .03, .05, 0, and off our own search of blurs (docs/studies/overlooked_implications.md)."""
+"""Orders below LOW are called low, those from HIGH on high. These are names for parts of a scale, not predictions.
+Based on Figure 9, where spacings 1 to 8 have orders 1, .88, .70, .48, .42, .32, .17, 0 and Ada-GVAE a MIG of .86, .74,
+.47, .22, .07, .03, .05, 0, and on our own search of blurs (docs/studies/overlooked_implications.md)."""
 EVIDENCE = (
     "order is a ranking, not a verdict: its rank correlation (Spearman) with the MIG of trained models was 0.60 on 25 "
     "worlds not used to define it (95 % interval 0.25 to 0.85; an independent review)"
 )
 MOST_WORLDS = 64
-"""That are looked at; a random search may have thousands."""
-QUICK_WORLDS = 16
-"""That a plan looks at."""
+"""Maximum number of worlds to measure; a random search may have thousands."""
 PUBLISHED_TRANSFORM = "unit"
-"""Of the published matrices, tables and correlations: pixels in [0, 1]."""
+"""Transform of the published matrices, tables and correlations: pixels in [0, 1]."""
 LEVEL = 0.98
-"""Share of the largest distance from which on distances count as having stopped growing."""
+"""Share of the largest distance above which distances count as no longer growing."""
 
 Word = Literal["high", "middle", "low", "unknown"]
 
@@ -42,20 +40,20 @@ Word = Literal["high", "middle", "low", "unknown"]
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A data set under a loss, as some trials have it."""
+    """A data set with a reconstruction loss, as some trials use it."""
 
     title: str
     config: TrialConfig
-    """Of one of these trials."""
+    """The config of one of these trials."""
     arms: tuple[str, ...]
 
 
 def worlds_of(asked: SweepPoints) -> list[Seen]:
-    """Each data set and loss of a sweep once, in the sweep's order; of a model-based search the ends of its domains."""
+    """Each data set and loss of a sweep once, in sweep order; for a model-based search, the ends of its domains."""
     arms: dict[str, dict[str, None]] = {}
     configs: dict[str, TrialConfig] = {}
     keys: dict[tuple[int, int, int], str] = {}
-    for arm, config in asked.unseeded:  # all of them alive, so that an id is of one section only
+    for arm, config in asked.unseeded:  # all are kept alive, so that an id refers to one section only
         sections = id(config.dataset), id(config.pixels), id(config.recon)
         if sections not in keys:
             keys[sections] = json.dumps(_world(config), sort_keys=True)
@@ -72,14 +70,14 @@ def _world(config: TrialConfig) -> dict[str, Any]:
 
 
 def _titles(configs: Sequence[TrialConfig]) -> list[str]:
-    """Names, and what tells those of one name apart."""
+    """Names, with what distinguishes worlds of the same name."""
     flats = [flattened(_world(config)) for config in configs]
     apart = {section: _differing(flats, section) for section in ("dataset", "recon")}
     return [", ".join(word for section in apart for word in _words(flat, section, apart[section])) for flat in flats]
 
 
 def _differing(flats: Sequence[Mapping[str, Any]], section: str) -> dict[str, set[str]]:
-    """By name of the plug-in, the keys in which worlds of that name differ."""
+    """The keys in which worlds differ, by name of the plug-in."""
     alike: dict[str, list[Mapping[str, Any]]] = {}
     for flat in flats:
         alike.setdefault(flat[f"{section}.name"], []).append(flat)
@@ -100,10 +98,10 @@ def _words(flat: Mapping[str, Any], section: str, apart: Mapping[str, set[str]])
 
 
 def world_asked(dataset: str, recon: str, sets: Iterable[str]) -> Seen:
-    """A world by its names; `spacing=4` or `dataset.spacing=4`, `radius=31` or `recon.radius=31` in `sets`.
+    """A world by name; `sets` has `spacing=4` or `dataset.spacing=4`, `radius=31` or `recon.radius=31`.
 
-    Pixels are in [0, 1] unless `transform` says otherwise, as in all published numbers. The overlap loss has the
-    paper's box where nothing else is said: half the image wide to each side, and alpha its area.
+    Pixels are in [0, 1] unless `transform` is set, as in all published numbers. The overlap loss defaults to the
+    paper's box: half the image to each side, with alpha equal to its area.
     """
     given = overrides_by_key(sets, example="spacing=4")
     tree: dict[str, Any] = {"dataset": {"transform": PUBLISHED_TRANSFORM, "name": dataset}, "recon": {"name": recon}}
@@ -118,7 +116,7 @@ def world_asked(dataset: str, recon: str, sets: Iterable[str]) -> Seen:
 
 
 def _section_of(key: str, recon: str) -> str:
-    """Whose parameter a bare key is; the data set's, unless only the loss has it."""
+    """The section of a key without one: the data set's, unless only the loss has the key."""
     from disentune.recon import RECONS
 
     known = RECONS.plugins.get(recon)
@@ -126,7 +124,7 @@ def _section_of(key: str, recon: str) -> str:
 
 
 def _parsed(tree: dict[str, Any]) -> TrialConfig:
-    """The least trial that has this data set and loss."""
+    """A minimal trial with this data set and loss."""
     rest = {
         "model": {"name": "linear", "latents": 1},
         "framework": {"name": "ae"},
@@ -141,7 +139,7 @@ def _parsed(tree: dict[str, Any]) -> TrialConfig:
         return TrialConfig.parse({**rest, **tree})
     except Invalid as error:
         problems = [Problem(mistake.key, worded_alone(mistake)) for mistake in error.mistakes]
-        raise ConfigError("this cannot be looked at", problems) from None
+        raise ConfigError("this data set and loss cannot be inspected", problems) from None
 
 
 def _paper_box(shape: tuple[int, ...]) -> dict[str, Any]:
@@ -150,7 +148,7 @@ def _paper_box(shape: tuple[int, ...]) -> dict[str, Any]:
 
 
 def missing_data(worlds: Iterable[Seen], data_root: str | None) -> dict[str, str]:
-    """Keys of data sets that are not prepared on this machine, with the command that does it."""
+    """Keys of data sets that are not prepared on this machine, with the command that prepares them."""
     sources = {source.key: source for seen in worlds for source in sources_of(seen.config)}
     have = prepared(sources.values(), data_root) if sources else set()
     return {key: source.command for key, source in sources.items() if key not in have}
@@ -162,7 +160,8 @@ def missing_data(worlds: Iterable[Seen], data_root: str | None) -> dict[str, str
 class Grade(NamedTuple):
     word: Word
     reasons: list[str]
-    """What the distances of the factors below a high order look like. Facts of distances, none of training."""
+    """Describes the distances of factors whose order is not high. These are facts about distances, not about
+    training."""
 
 
 def word_for(order: float | None) -> Word:
@@ -171,14 +170,17 @@ def word_for(order: float | None) -> Word:
     return "low" if order < LOW else "middle" if order < HIGH else "high"
 
 
-def sentence(order: float | None) -> str:
+def sentence(order: float | None, known: bool = True) -> str:
+    """`known`: whether there are lines along factors to look at."""
+    if not known:
+        return "no order: its images do not show every combination of known factors, so only random images are compared"
     if order is None:
         return "no order: no factor has three or more ordered values that look different under this loss"
     return f"{word_for(order)} order ({order:.2f})"
 
 
 def grade(look: Look) -> Grade:
-    """By the mean order of the factors; factors that have the same reason stand together."""
+    """Reasons sorted by the mean order of their factors; factors with the same reason are grouped."""
     by_reason: dict[str, list[str]] = {}
     for name, along in look.factors.items():
         if along.order is not None and along.order < HIGH:
@@ -187,23 +189,23 @@ def grade(look: Look) -> Grade:
 
 
 def reason(along: Along) -> str:
-    """What keeps the order of a factor below high, as a statement that is true of its distances."""
+    """Why the order of a factor is not high, as a true statement about its distances."""
     if along.farthest - along.nearest <= (1 - LEVEL) * along.farthest:
         return f"all pairs of values are equally far apart under this loss (to within {1 - LEVEL:.0%})"
     if _is_lost_by_pooling(along):
-        return "lines taken one by one have a higher order on average (see line order): distances differ between lines"
+        return "single lines have a higher order on average (see line order): distances differ between lines"
     return _shape(along)
 
 
 def _is_lost_by_pooling(along: Along) -> bool:
-    """Whether more of what is missing to an order of 1 is lost between the lines than on them."""
+    """Whether the order falls short of 1 more because of differences between lines than within them."""
     if along.order is None or along.line_order is None:
         return False
     return along.line_order - along.order > 1 - along.line_order
 
 
 def _shape(along: Along) -> str:
-    """Of the mean distance against the steps between values."""
+    """Describes the mean distance as a function of the steps between values."""
     profile = along.profile
     steps, largest = len(profile), profile.max()
     if np.ptp(profile) <= (1 - LEVEL) * largest:
@@ -212,48 +214,19 @@ def _shape(along: Along) -> str:
     if level < steps and profile[level - 1 :].min() >= LEVEL * largest:
         return f"the mean distance stays within {1 - LEVEL:.0%} of its maximum from {level} of {steps} steps on"
     if profile[-1] < profile[0]:
-        return "the first and the last value are nearer to each other, on average, than neighbours are"
+        return "the first and the last value are closer to each other, on average, than neighbours"
     if profile[-1] < LEVEL * largest:
         return f"the mean distance is largest at {int(profile.argmax()) + 1} of {steps} steps and smaller at {steps}"
     share = profile[0] / along.excess[np.triu_indices(len(along.matrix), k=1)].mean()
     return f"neighbours are on average {share:.0%} as far apart as two values in general"
 
 
-# ---- for a plan
-
-
-def arm_orders(asked: SweepPoints) -> dict[str, str]:
-    """The order of each arm in a word or two, from a few images."""
-    sweep, worlds = asked.sweep, worlds_of(asked)
-    missing = missing_data(worlds, sweep.settings.data.root)
-    if len(worlds) > QUICK_WORLDS:
-        return dict.fromkeys(sweep.arms, f"{len(worlds)} data sets and losses: see disentune inspect")
-    words = {seen.title: _quick_word(seen, missing) for seen in worlds}
-    return {arm: _arm_words([words[seen.title] for seen in worlds if arm in seen.arms]) for arm in sweep.arms}
-
-
-def _quick_word(seen: Seen, missing: Mapping[str, str]) -> str:
-    if any(source.key in missing for source in sources_of(seen.config)):
-        return "data not prepared"
-    try:
-        return word_for(quick_order(opened(seen.config)))
-    except (DataError, OSError):  # training reports it
-        return "unknown"
-
-
-def _arm_words(words: Sequence[str]) -> str:
-    counts = {word: words.count(word) for word in dict.fromkeys(words)}
-    if len(counts) == 1:
-        return words[0]
-    return ", ".join(f"{count} {word}" for word, count in counts.items())
-
-
 # ---- for other programs
 
 
 def as_json(look: Look) -> dict[str, Any]:
-    """`pearson` and `spearman` count an image with itself, as published; `mean_distance` does not. `order` and
-    `line_order` are None where values have no order."""
+    """`pearson` and `spearman` include pairs of an image with itself, as published; `mean_distance` does not. `order`
+    and `line_order` are None if the values have no order."""
     return {
         "factors": {
             name: {

@@ -1,15 +1,18 @@
-"""Scores of a run's trials, again, from their last checkpoints. Nothing is trained or written."""
+"""Computes metrics of a run's trials from their last checkpoints. Nothing is trained; the scores are stored in the
+run."""
 
 import math
+import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from disentune.data.prepared.store import use_root
+from disentune.environment import environment
 from disentune.errors import ConfigError, TrialError, unknown
 from disentune.learn import cuda, evaluation, process
 from disentune.learn.evaluation import Encoded, Trained
@@ -20,8 +23,9 @@ from disentune.metrics.kl_per_latent import kl_to_prior
 from disentune.metrics.udr import Method, udr
 from disentune.results import tables
 from disentune.results.arrays import UDR, Asked
+from disentune.runs import scores
 from disentune.runs.ledger import Run
-from disentune.runs.trial_folder import TrialFolder
+from disentune.runs.trial_folder import FINISHED, TrialFolder
 from disentune.spec.config import Invalid, TrialConfig, flattened, nested
 
 UDR_IMAGES = 1000
@@ -32,27 +36,27 @@ UDR_IMAGES = 1000
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """A trial's model as its last sound checkpoint has it."""
+    """A trial's model from its last intact checkpoint."""
 
     trial_id: str
     config: TrialConfig
     trained: Trained
     step: int
     notes: tuple[str, ...]
-    """On each checkpoint that was passed over because it is damaged."""
+    """A note on each damaged checkpoint that was skipped."""
 
 
 def rebuilt(folder: TrialFolder) -> Rebuilt:
-    """TrialError when there is no sound checkpoint."""
+    """Raises TrialError if there is no intact checkpoint."""
     config = _config(folder)
     step, state, notes = _newest(folder)
     process.prepare(config.training.threads, config.training.device)
-    training = Training(config, state)
+    training = Training.with_weights(config, state)
     return Rebuilt(folder.id, config, training.trained_model(), step, tuple(notes))
 
 
 def _config(folder: TrialFolder) -> TrialConfig:
-    """As it was trained last, but never compiled, and on the CPU where there is no other device."""
+    """The config as it was trained last, but never compiled, and on the CPU if its device is not available."""
     flat = flattened(folder.config().tree())
     flat |= next((row.get("overrides", {}) for row in reversed(folder.rows())), {})
     flat["training.compile"] = False
@@ -65,21 +69,21 @@ def _config(folder: TrialFolder) -> TrialConfig:
 
 
 def _newest(folder: TrialFolder) -> tuple[int, dict[str, Any], list[str]]:
-    """As `Checkpoints.newest`, but a damaged file stays where it is."""
+    """Like `Checkpoints.newest`, but leaves damaged files where they are."""
     notes: list[str] = []
     for step in reversed(folder.checkpoints.steps()):
         try:
             return step, folder.checkpoints.load(step), notes
         except (TrialError, OSError) as error:
-            notes.append(f"{error}; the checkpoint before it is used")
-    raise TrialError("; ".join([f"{folder.path} has no sound checkpoint", *notes]))
+            notes.append(f"{error}; using the previous checkpoint")
+    raise TrialError("; ".join([f"{folder.path} has no intact checkpoint", *notes]))
 
 
 def comparable_codes(model: Rebuilt, images: int = UDR_IMAGES) -> Encoded:
-    """Posteriors of the images that UDR compares: the same for every trial of a data set. TrialError when the encoder
-    gives no finite numbers."""
-    trained = replace(model.trained, seed=0)  # so that a noisy data set shows every model the same noise
-    indices = evaluation.sample_indices(len(trained.grid), images, stream(0, "udr"))
+    """Posteriors of the images that UDR compares, the same images for every trial of a data set. Raises TrialError if
+    the codes are not finite."""
+    trained = replace(model.trained, seed=0)  # so that every model sees the same noise
+    indices = evaluation.sample_indices(len(trained.known), images, stream(0, "udr"), trained.images.data.noisy)
     encoded = evaluation.encoded(trained, indices)
     if not np.isfinite([encoded.means, encoded.logvars]).all():
         raise TrialError(f"trial {model.trial_id} has codes that are not finite")
@@ -87,7 +91,7 @@ def comparable_codes(model: Rebuilt, images: int = UDR_IMAGES) -> Encoded:
 
 
 def metrics_of(model: Rebuilt, metrics: Iterable[Asked]) -> evaluation.EvaluationScores:
-    """Metrics of a rebuilt trial on its own table and seed, as an evaluation at this step would give them."""
+    """Metrics of a restored model on the trial's own table and seed, equal to an evaluation at this step."""
     entries = [{"name": one.name, "size": one.size, **one.given} for one in metrics]
     tree = model.config.tree()
     try:
@@ -99,29 +103,31 @@ def metrics_of(model: Rebuilt, metrics: Iterable[Asked]) -> evaluation.Evaluatio
 
 @dataclass
 class TrialScores:
-    """What came of one trial."""
+    """The scores of one trial."""
 
     trial_id: str
     step: int
-    """Of the checkpoint."""
+    """The step of the checkpoint."""
     numbers: dict[str, float]
     details: dict[str, Any]
     """Arrays as nested lists."""
     reasons: dict[str, str]
-    """Why a metric has no number."""
+    """Why a metric has no score."""
     codes: Encoded | None
     """For UDR."""
 
 
 @dataclass(frozen=True)
 class RunScores:
-    """The trials that were scored: best UDR first where that was asked for, else by id."""
+    """The scored trials: best UDR first if it was requested, else sorted by id."""
 
     frame: pd.DataFrame
-    """trial_id, arm, seed, step, config keys that vary or that groups have, and the numbers."""
+    """trial_id, arm, seed, step, config keys that vary or define groups, and the scores."""
     numbers: list[str]
-    """Which columns of it are numbers of metrics; NaN where a trial has none."""
+    """The columns that are scores; NaN if a trial has none."""
     trials: list[TrialScores]
+    groups: list[list[str]] = field(default_factory=list)
+    """Groups of ids of trials that were compared with each other."""
 
 
 def scores_of_run(
@@ -133,9 +139,9 @@ def scores_of_run(
     say: Callable[[str], None] = warnings.warn,
     follow: Callable[[Sequence[TrialFolder]], Iterable[TrialFolder]] = iter,
 ) -> RunScores:
-    """Metrics of each finished trial, and those of `UDR` named in `compared`; see `udr_of_run` for `by` and `say`.
+    """Metrics of each finished trial, and the UDR scores named in `compared`; see `udr_of_run` for `by` and `say`.
 
-    `follow` is handed the trials and gives them back one by one, to show how far it is.
+    `follow` wraps the list of trials to show progress.
     """
     use_root(run.sweep().settings.data.root)
     loaded = _finished(run, say)
@@ -145,7 +151,37 @@ def scores_of_run(
     trials = [trial for trial in tried if trial is not None]
     for name in compared:
         _compare(name, trials, grouped, say)
-    return _ranked(loaded, trials, compared, by or ())
+    return replace(_ranked(loaded, trials, compared, by or ()), groups=grouped)
+
+
+def keep_scores(
+    run: Run, found: RunScores, metrics: Sequence[Asked], compared: Sequence[str], by: Sequence[str] | None, size: Size
+) -> None:
+    """Stores scores in the run with what they were computed from, replacing earlier ones of the same metrics."""
+    facts = {"code": environment()["source"], "time": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())}
+    entries: dict[str, Any] = {}
+    for one in metrics:
+        made = {"params": one.params.model_dump(mode="json"), "size": size, "seed": "each trial's own", **facts}
+        entries[one.name] = {**made, "trials": _of_metric(run, found, one.metric.keys)}
+    for name in compared:
+        made = {"params": {"method": UDR[name], "images": UDR_IMAGES, "by": by}, "seed": 0, **facts}
+        entries[name] = {**made, "trials": _of_metric(run, found, [name]), "groups": found.groups}
+    scores.keep(run, entries)
+
+
+def _of_metric(run: Run, found: RunScores, keys: Sequence[str]) -> dict[str, Any]:
+    """The scores with these keys, of any size, by trial id."""
+    made = {}
+    for trial in found.trials:
+        numbers = {key: value for key, value in trial.numbers.items() if _plain(key) in keys}
+        if numbers:
+            checkpoint = run.trial(trial.trial_id).checkpoints.fingerprint(trial.step)
+            made[trial.trial_id] = {"step": trial.step, "checkpoint": checkpoint, "numbers": numbers}
+    return made
+
+
+def _plain(key: str) -> str:
+    return key.removesuffix("_fast").removesuffix("_sampled").removesuffix("_normal")
 
 
 def _scores_of_trial(
@@ -166,11 +202,11 @@ def _scores_of_trial(
 
 def _finished(run: Run, say: Callable[[str], None]) -> tables.Results:
     loaded = tables.read(run)
-    done = tuple(record for record in loaded.records if record.status == "done")
+    done = tuple(record for record in loaded.records if record.status in FINISHED)
     if not done:
         raise ConfigError(f"{run.path} has no finished trial to score; see: disentune status {run.name}")
     if left_out := len(loaded.records) - len(done):
-        say(f"{left_out} of {len(loaded.records)} trials are left out: they are not done")
+        say(f"{left_out} of {len(loaded.records)} trials are left out because they have not finished")
     return tables.Results(run, done)
 
 
@@ -216,10 +252,11 @@ def udr_of_run(
     images: int = UDR_IMAGES,
     say: Callable[[str], None] = warnings.warn,
 ) -> pd.DataFrame:
-    """UDR of each finished trial among the trials of its group, best first: trial_id, the group's keys, udr.
+    """UDR of each finished trial within its group, best first: trial_id, the group's keys, udr.
 
-    A group is the trials that differ by seed alone, or with `by` those that agree in its keys, as the trials began:
-    with no key all together, the paper's UDR-A2A. `say` is told which trials have none, and why.
+    A group is the trials that differ only by seed, or with `by` those with equal values of its keys (before population
+    based training changed any); with no key it is all trials, the paper's UDR-A2A. `say` receives which trials have
+    none, and why.
     """
     name = next(name for name in UDR if UDR[name] == method)
     found = scores_of_run(run, (), (name,), by=by, images=images, say=say).frame
@@ -229,7 +266,7 @@ def udr_of_run(
 
 
 def _groups(loaded: tables.Results, by: Sequence[str] | None) -> list[list[str]]:
-    """Ids of the trials that UDR compares with each other."""
+    """Groups of ids of the trials that UDR compares with each other."""
     flats = {
         record.trial_id: {"arm": "+".join(sorted(record.arms)), **flattened(record.config)} for record in loaded.records
     }
@@ -257,7 +294,7 @@ def _assert_same_data(flats: list[dict[str, Any]]) -> None:
 
 
 def _compare(name: str, trials: list[TrialScores], grouped: list[list[str]], say: Callable[[str], None]) -> None:
-    """Adds UDR to the numbers of each trial that has another one in its group."""
+    """Adds UDR to the scores of each trial whose group has other trials."""
     by_id = {trial.trial_id: trial for trial in trials}
     alone: list[str] = []
     for group in grouped:
@@ -270,4 +307,4 @@ def _compare(name: str, trials: list[TrialScores], grouped: list[list[str]], say
         for member, score in zip(members, udr([one.means for one in codes], kls, UDR[name]).scores, strict=True):
             member.numbers[name] = float(score)
     if alone:
-        say(f"no {name} of {', '.join(alone)}: no other trial is in the same group; choose larger groups with --by")
+        say(f"no {name} for {', '.join(alone)}: no other trial is in the same group; choose larger groups with --by")

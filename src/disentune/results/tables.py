@@ -1,9 +1,11 @@
-"""The rows of a run as tables: read, aggregate, rank, write. Knows only rows and the ledger."""
+"""The rows of a run as tables: reading, aggregating, ranking, writing. Uses only rows and the ledger."""
 
+import html
 import math
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, Literal
 
@@ -17,20 +19,28 @@ from disentune.files.storage import Place, RemotePath, place, shown
 from disentune.files.writing import write_atomically
 from disentune.metrics import best_of
 from disentune.plugin import FIXED
+from disentune.runs import scores
 from disentune.runs.ledger import Run, find_run
-from disentune.runs.rows import missing_row, missing_rows_note
+from disentune.runs.rows import missing_row, missing_rows_note, with_end
 from disentune.runs.trial_folder import CONFIG, END, ROWS, STATUS, TrialFolder, is_cut, reached
 from disentune.spec.config import SECTIONS, WATCHED, flattened
+from disentune.spec.selection import select
 from disentune.spec.settings import Objective
 
 BROKEN = ("failed", "diverged")
+MIN_STEP = "min_step"
+STEPS_NOTE = (
+    f"{MIN_STEP}: the earliest step among the group's values. Groups with stopped or unfinished trials rank below "
+    "groups whose trials trained to the end."
+)
+"""Explains the order of a table that has this column."""
 Mode = Literal["max", "min"]
 At = Literal["last", "max", "min"]
 
 
 @dataclass(frozen=True)
 class Record:
-    """One trial as the ledger has it; its rows also have the running maximum of each evaluated metric."""
+    """One trial from the ledger; its rows also have the running maximum of each evaluated metric."""
 
     trial_id: str
     arms: tuple[str, ...]
@@ -38,13 +48,12 @@ class Record:
     config: dict[str, Any]
     rows: list[dict[str, Any]]
     cut: bool = False
-    """Whether a scheduler stopped it early, or it is still under way: it has had less training than a trial that is
-    done."""
+    """Whether it trained less than a finished trial: a scheduler stopped it early, or it has not ended."""
     gap: int | None = None
-    """The first step whose row was written and is missing now."""
+    """The first step whose row was written but is now missing."""
 
     def last(self) -> dict[str, Any]:
-        """Its last row, with the last value of each metric, which an earlier row may hold."""
+        """Its last row, with the last value of each metric, which may come from an earlier row."""
         latest = {key: value for row in self.rows for key, value in row["metrics"].items()}
         return {**(self.rows[-1] if self.rows else {"step": 0}), "metrics": latest}
 
@@ -53,35 +62,50 @@ class Record:
         return next((row["step"] for row in reversed(self.rows) if metric in row["metrics"]), None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Results:
     """A run's trials, sorted by id, and their tables."""
 
     run: Run
     records: tuple[Record, ...]
     notes: tuple[str, ...] = ()
-    """What a reader of the tables has to know of the run's folder."""
+    """Notes about the run's folder for readers of the tables."""
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """One row for each trial and step."""
+        """One row per trial and step."""
         return _frame(self.records, lambda record: record.rows)
 
     @cached_property
     def trials(self) -> pd.DataFrame:
-        """One row for each trial: its last step, and the last value of each metric."""
+        """One row per trial: its last step, and the last value of each metric."""
         return _frame(self.records, lambda record: [record.last()])
 
     @cached_property
     def metrics(self) -> dict[str, None]:
-        """The columns of `rows` and `trials` that hold losses and metrics, in order."""
+        """The columns of `rows` and `trials` with losses and metrics, in order."""
         others = {*FIXED, *config_keys(self.rows)}
         return dict.fromkeys(key for key in self.rows if key not in others)
 
     @cached_property
     def objective(self) -> Objective | None:
-        """What the run's sweep asks for."""
+        """The objective of the run's sweep."""
         return self.run.sweep().settings.objective
+
+    def __repr__(self) -> str:
+        states = Counter(record.status for record in self.records)
+        counts = ", ".join(f"{count} {state}" for state, count in states.items())
+        rows = sum(len(record.rows) for record in self.records)
+        return f"Results({shown(self.run.path)!r}: {len(self.records)} trials ({counts or 'none'}), {rows} rows)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the same line, and the table that is printed at the end of a run."""
+        line = f"<p>{html.escape(repr(self))}</p>"
+        if self.rows.empty:
+            return line
+        metric = objective_or_default(self).metric
+        table = aggregate(self, None, metric).to_html(index=False, max_rows=20, float_format="{:.4g}".format)
+        return f"{line}<p>{html.escape(metric)}, last value of each trial, over seeds:</p>{table}"
 
 
 def load(run: str | Place, only: Iterable[str] | None = None) -> Results:
@@ -93,8 +117,31 @@ def read(run: Run, only: Iterable[str] | None = None) -> Results:
     kept = None if only is None else set(only)
     seen = run.seen(CONFIG, STATUS, ROWS, END)
     folders = [folder for folder in seen.trials() if kept is None or folder.id in kept]
-    records = tuple(_record(folder) for folder in folders)
-    return Results(run, records, (*seen.notes(), *_gap_notes(run, records)))
+    found = [_record(folder) for folder in folders]
+    later, outdated = scores.current(run, folders)
+    records = tuple(_with_scores(found, later))
+    return Results(run, records, (*seen.notes(), *_gap_notes(run, records), *outdated))
+
+
+def _with_scores(records: Sequence[Record], kept: Mapping[str, scores.Kept]) -> Iterator[Record]:
+    """Records with the scores that `disentune score` computed later, added to the rows of the same steps, and with
+    running maxima. If the sweep evaluates the same metric, the later score is in `<metric>_scored`."""
+    own = {key for record in records for row in record.rows for key in row["metrics"]} if kept else set()
+    for record in records:
+        rows, maxima = {row["step"]: row for row in record.rows}, Maxima()
+        for step, numbers in kept.get(record.trial_id, ()):
+            named = {f"{key}_scored" if key in own else key: value for key, value in numbers.items()}
+            rows[step] = with_end(rows.get(step, {"step": step, "metrics": {}}), {"metrics": named})
+        yield replace(record, rows=[maxima.taken_in(rows[step]) for step in sorted(rows)])
+
+
+def only(results: Results, expression: str | None) -> Results:
+    """The trials that match an expression, as for --only; metrics in it mean their last values."""
+    if expression is None:
+        return results
+    selection = select(expression, results.metrics)
+    kept = (r for r in results.records if selection({**r.config, "arm": r.arms}, r.last()["metrics"]))
+    return replace(results, records=tuple(kept))
 
 
 def _gap_notes(run: Run, records: Iterable[Record]) -> list[str]:
@@ -106,25 +153,27 @@ def _gap_notes(run: Run, records: Iterable[Record]) -> list[str]:
 
 
 def _record(folder: TrialFolder) -> Record:
-    maxima, (tree, arms) = Maxima(), folder.tree_and_arms()
-    status = folder.status()  # before the rows, which a worker writes first
+    """A record with its rows as written."""
+    tree, arms = folder.tree_and_arms()
+    status = folder.status()  # read before the rows, because a worker writes rows first
     rows = folder.rows()
     gap = missing_row(tree, reached(status), (row["step"] for row in rows))
-    if gap is not None and isinstance(folder.path, RemotePath):  # a view's files may be of different moments
+    if gap is not None and isinstance(
+        folder.path, RemotePath
+    ):  # files of a snapshot may have been read at different moments
         gap = TrialFolder(place(str(folder.path))).sound().gap
-    rows = [maxima.taken_in(row) for row in folder.rows_to_end(rows)]
-    return Record(folder.id, arms, status.state, tree, rows, is_cut(status), gap)
+    return Record(folder.id, arms, status.state, tree, folder.rows_to_end(rows), is_cut(status), gap)
 
 
 class Maxima:
-    """The largest value so far of each evaluated metric, from its first number on."""
+    """The running maximum of each evaluated metric, from its first number on."""
 
     def __init__(self) -> None:
         self.largest: dict[str, float] = {}
 
     def taken_in(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row, with `<metric>_max` of all rows up to this one. Metrics that an older version let be called like a
-        column are left out: the column counts."""
+        """The row, with `<metric>_max` over all rows up to this one. Metrics of older versions whose name is that of a
+        column are left out in favour of the column."""
         metrics = {key: value for key, value in row["metrics"].items() if not _is_column(key)}
         for key in evaluated(metrics):
             value, name = _number(metrics[key]), f"{key}_max"
@@ -134,12 +183,13 @@ class Maxima:
 
 @cache
 def _is_column(key: str) -> bool:
-    """Whether a table has something else under this name."""
+    """Whether a table already has a column of this name."""
     return key in FIXED or _is_config_key(key)
 
 
 def evaluated(metrics: Collection[str]) -> list[str]:
-    """The keys of metrics. Each loss stands in a row twice, as `kl` and `kl_sum`; watched numbers say so."""
+    """The keys of metrics. Losses are recognised by occurring twice, as `kl` and `kl_sum`; watched numbers by a
+    prefix."""
     return [key for key in metrics if not _is_loss(key, metrics)]
 
 
@@ -160,13 +210,15 @@ def _nan_lowest(value: float) -> tuple[bool, float]:
 
 
 def _frame(records: Iterable[Record], rows_of: Callable[[Record], list[dict[str, Any]]]) -> pd.DataFrame:
-    """Columns are made whole, each once, so that the time grows with the number of cells alone."""
+    """Builds each column once as a whole, so that the time grows only with the number of cells."""
     records = list(records)
     rows = [rows_of(record) for record in records]
     counts = np.array([len(some) for some in rows], dtype=int)
     fixed = {
         "trial_id": [record.trial_id for record in records],
-        "arm": ["+".join(sorted(record.arms)) for record in records],  # not as a growing sweep added them
+        "arm": [
+            "+".join(sorted(record.arms)) for record in records
+        ],  # not in the order in which a growing sweep added them
         "status": [record.status for record in records],
         "seed": [record.config["seed"] for record in records],
     }
@@ -191,7 +243,7 @@ def _config_columns(records: list[Record], rows: list[list[Any]], counts: np.nda
 
 
 def _config_keys(flats: list[dict[str, Any]], changed: Iterable[str]) -> list[str]:
-    """Sections in their canonical order, the keys of a section as the trials bring them."""
+    """Sections in their canonical order, the keys of a section in the order of the trials."""
     keys = dict.fromkeys([key for flat in flats for key in flat] + sorted(changed))
     keys.pop("seed", None)
     return sorted(keys, key=lambda key: SECTIONS.index(key.split(".")[0]))
@@ -203,7 +255,7 @@ def _metric_columns(records: list[Record], rows: list[dict[str, Any]]) -> dict[s
 
 
 def _typed(values: list[Any]) -> Any:
-    """An array of the narrowest type that holds the values; null and absent are both missing."""
+    """An array of the narrowest type that fits the values; null and absent both count as missing."""
     kinds = {type(value) if not _is_huge(value) else str for value in values if value is not None}
     complete = None not in values
     if kinds == {bool}:
@@ -216,12 +268,12 @@ def _typed(values: list[Any]) -> Any:
 
 
 def _is_huge(value: Any) -> bool:
-    """A whole number that no column of numbers holds."""
+    """Whether a whole number is too large for a numeric column."""
     return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _texts(values: list[Any]) -> list[str | None]:
-    """A list as the names in it, unless two different lists would read the same."""
+    """A list shown by the names in it, unless two different lists would look the same."""
     short = [value if value is None else _text(value, False) for value in values]
     full = [value if value is None else _text(value, True) for value in values]
     return short if len(set(short)) == len(set(full)) else full
@@ -240,7 +292,7 @@ def _text(value: Any, full: bool) -> str:
 
 
 def as_json(results: Results) -> list[dict[str, Any]]:
-    """One plain object a trial; a number that JSON cannot write is null."""
+    """One plain object per trial; numbers that JSON cannot represent become null."""
     return [_trial_json(record) for record in results.records]
 
 
@@ -261,7 +313,7 @@ def _finite(value: Any) -> Any:
 
 
 def write_parquet(results: Results) -> Place:
-    """The rows as one file beside the ledger. Equal tables give equal bytes: no metadata of pandas, no index."""
+    """Writes the rows to one file in the run. Equal tables give equal bytes: no pandas metadata, no index."""
     table = pa.Table.from_pandas(results.rows, preserve_index=False).replace_schema_metadata(None)
     sink = pa.BufferOutputStream()
     pyarrow.parquet.write_table(table, sink, compression="zstd", compression_level=3)
@@ -273,7 +325,7 @@ def write_parquet(results: Results) -> Place:
 
 
 def config_keys(frame: pd.DataFrame) -> list[str]:
-    """Columns of the config; `recon` alone is a loss, `recon.name` a key."""
+    """Columns of the config; `recon` by itself is a loss, `recon.name` a key."""
     return [key for key in frame.columns if _is_config_key(key)]
 
 
@@ -282,14 +334,20 @@ def _is_config_key(key: str) -> bool:
 
 
 def titles(keys: Sequence[str], short: Callable[[str], str], whole: Callable[[str], str] = str) -> list[str]:
-    """Each key as `short` gives it; as `whole` does where two would read alike."""
+    """The short name of each key, or the whole key if two short names would be equal."""
     found = [short(key) for key in keys]
     return [title if found.count(title) == 1 else whole(key) for key, title in zip(keys, found, strict=True)]
 
 
+def short_title(key: str) -> str:
+    """The name of a key in tables, figures and pages: without its section, `spacing` for `dataset.spacing`. The name of
+    a plug-in keeps its section, because `recon` is a loss and `recon.name` a choice."""
+    return key if key.endswith(".name") and key.count(".") == 1 else key.split(".", 1)[-1]
+
+
 def varying_keys(frame: pd.DataFrame) -> list[str]:
-    """Config keys that differ between trials, seed left out. A parameter that only some plug-ins have does not
-    count for being absent elsewhere: there the plug-in's name varies."""
+    """Config keys that differ between trials, without the seed. A parameter does not count as varying only because
+    other plug-ins lack it: then the plug-in's name varies."""
     varies = {key: frame[key].nunique() > 1 for key in config_keys(frame)}
     some_missing = {key for key in varies if frame[key].isna().any() and frame[key].notna().any()}
     return [key for key in varies if varies[key] or (key in some_missing and not varies.get(_name_key(key), False))]
@@ -303,32 +361,41 @@ def aggregate(results: Results, by: list[str] | None, metric: str, at: At = "las
     """n, mean, sd (of a sample), min and max of a metric in each group of trials, best mean first.
 
     Without `by`, a group is an arm and a value of each config key that varies, so that its trials differ by seed.
-    Trials that failed or diverged, or have no number, are in no count; `failed` says how many there are. When the
-    values are of different steps (some trials were stopped early, say), `from_step` is the earliest in each group, and
-    groups with less training than others rank below them: see `_best_first`.
+    Trials that failed or diverged, or have no number, are not counted in `n`; `failed` is their number, and `stopped`
+    is how many of the `n` a scheduler stopped early. If the values come from different steps, `min_step` is the
+    earliest in each group, and groups with less training rank below the others: see `_best_first`.
     """
     by, trials = _group_keys(results, by), results.trials
     broken = trials["status"].isin(BROKEN)
     counted = np.where(broken, np.nan, values(results, metric, at))
     steps = value_steps(results, metric).mask(np.isnan(counted))
-    frame = trials[by].assign(value=counted, broken=broken, step_of_value=steps, cut=_cut(results))
+    stopped = (trials["status"] == "stopped") & ~np.isnan(counted)
+    frame = trials[by].assign(value=counted, broken=broken, step_of_value=steps, cut=_cut(results) & ~np.isnan(counted),
+                                stopped=stopped)  # fmt: skip
     groups = frame.groupby(by, dropna=False)
     table = groups["value"].agg(n="count", mean="mean", sd="std", min="min", max="max").reset_index()
+    if stopped.any():
+        table["stopped"] = groups["stopped"].sum().to_numpy()
     if broken.any():
         table["failed"] = groups["broken"].sum().to_numpy()
     earliest, any_cut = groups["step_of_value"].min(), groups["cut"].any()
     if steps.nunique() > 1:
-        table["from_step"] = earliest.array
+        table[MIN_STEP] = earliest.array
     return _best_first(table, "mean", mode_of(results, metric), any_cut.array, earliest.array)
 
 
+def told_arm(frame: pd.DataFrame) -> list[str]:
+    """The column of the arm, if a table for people needs one: a single arm tells nothing."""
+    return ["arm"] if frame["arm"].nunique() > 1 else []
+
+
 def value_steps(results: Results, metric: str) -> pd.Series:
-    """The step of each trial's last value of a metric; missing where it has none."""
+    """The step of each trial's last value of a metric; missing if it has none."""
     return pd.Series([record.step_of(metric) for record in results.records], results.trials.index, dtype="Int64")
 
 
 def steps_in_words(results: Results, metric: str) -> str:
-    """At which steps the trials have their last values: `, step 250` or `, steps 100 to 600`."""
+    """The steps of the trials' last values: `, step 250` or `, steps 100 to 600`."""
     steps = value_steps(results, metric).mask(results.trials["status"].isin(BROKEN)).dropna()
     if steps.empty:
         return ""
@@ -361,7 +428,7 @@ def overview(results: Results, by: list[str] | None, metric: str, at: At = "last
 
 
 def failures(results: Results) -> dict[str, tuple[int, str]]:
-    """Metrics without a score in the last row that was to have one: in how many trials, and the first reason."""
+    """Metrics that failed in the last row that should have them: in how many trials, and the first reason."""
     notes = [note for record in results.records if (note := _last_notes(record))]
     names = dict.fromkeys(name for note in notes for name in note)
     reasons = {name: [note[name] for note in notes if name in note] for name in names}
@@ -369,7 +436,7 @@ def failures(results: Results) -> dict[str, tuple[int, str]]:
 
 
 def _last_notes(record: Record) -> dict[str, str]:
-    """Why each metric failed whose last evaluation did."""
+    """The reason for each metric whose last evaluation failed."""
     notes: dict[str, str] = {}
     for row in record.rows:
         notes = {name: text for name, text in notes.items() if name not in row.get("scored", {})} | row.get("notes", {})
@@ -377,7 +444,7 @@ def _last_notes(record: Record) -> dict[str, str]:
 
 
 def values(results: Results, metric: str, at: At = "last") -> np.ndarray:
-    """A metric of each trial: its last value, or its extreme over all rows. NaN while no row has the objective."""
+    """A metric of each trial: its last value, or its extreme over all rows. NaN if no row has it."""
     source = results.trials if at == "last" else results.rows
     if metric not in source and results.objective and metric == results.objective.metric:
         return np.full(len(results.trials), np.nan)
@@ -392,14 +459,14 @@ def values(results: Results, metric: str, at: At = "last") -> np.ndarray:
 
 
 def mode_of(results: Results, metric: str) -> Mode:
-    """The objective's own mode; else losses are best small, and metrics as they say."""
+    """The mode of the objective; otherwise small losses are best, and each metric declares its own."""
     if results.objective and results.objective.metric == metric:
         return results.objective.mode
     return "min" if _is_loss(metric, results.rows.columns) else best_of(metric)
 
 
 def objective_or_default(results: Results) -> Objective:
-    """The sweep's objective; without one the first metric that its trials evaluate, or else the loss."""
+    """The sweep's objective; by default the first metric that its trials evaluate, or else the loss."""
     if results.objective:
         return results.objective
     chosen = next(iter(evaluated(results.metrics)), "loss")
@@ -407,19 +474,19 @@ def objective_or_default(results: Results) -> Objective:
 
 
 def at_of(objective: Objective) -> At:
-    """Which of a trial's rows counts for an objective."""
+    """Which row of a trial counts for an objective."""
     return "last" if objective.at == "last" else objective.mode
 
 
 def ranked(results: Results, metric: str, mode: Mode, at: At = "last") -> pd.DataFrame:
-    """The trials, best first; those without a number last."""
+    """The trials, best first; trials without a number last."""
     frame = results.trials.assign(**{metric: values(results, metric, at)})
     return _best_first(frame, metric, mode, _cut(results), value_steps(results, metric).array)
 
 
 def _best_first(frame: pd.DataFrame, column: str, mode: Mode, cut: Any, steps: Any) -> pd.DataFrame:
-    """Ranked at equal budgets: what was trained to its end comes first, then what has had fewer steps, and of equal
-    steps the best. Without a number last."""
+    """Ranks at equal budgets: trials that trained to the end come first, then those with fewer steps; within equal
+    steps the best comes first. Trials without a number are last."""
     sign = -1 if mode == "max" else 1
     lines = zip(frame[column], cut, steps, strict=True)
     keys = [rank(sign * value, short, 0 if pd.isna(step) else step) for value, short, step in lines]
@@ -427,7 +494,7 @@ def _best_first(frame: pd.DataFrame, column: str, mode: Mode, cut: Any, steps: A
 
 
 def rank(value: float, cut: bool, step: int) -> tuple[bool, bool, int, float]:
-    """A key to sort trials by, best first, when small values are good; `cut` and `step` as for `Record`."""
+    """A sort key that puts the best trials first, where small values are good; `cut` and `step` as in `Record`."""
     missing = math.isnan(value)
     return missing, cut, -step if cut else 0, 0.0 if missing else value
 

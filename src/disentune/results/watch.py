@@ -1,7 +1,6 @@
-"""A run as it is now, from its folder alone: looking again reads only what has changed. Knows no terminal.
+"""The current state of a run, read from its folder. A refresh reads only what has changed; nothing is written.
 
-Whoever looks never writes, and a file that vanishes or is cut short under its eyes costs one look at that file: the
-last sound reading stands until the next.
+If a file vanishes or is incomplete while it is read, its last valid content is kept until the next refresh.
 """
 
 import math
@@ -18,9 +17,10 @@ from disentune.errors import ConfigError, first_line
 from disentune.files.storage import Place, fetch, place
 from disentune.metrics import best_of
 from disentune.results.tables import BROKEN, evaluated, rank
+from disentune.runs.choice import Selection, parsed_selection
 from disentune.runs.ledger import Run
 from disentune.runs.rows import RowReader, missing_row
-from disentune.runs.trial_folder import ROWS, Status, TrialFolder, is_cut, is_final, reached
+from disentune.runs.trial_folder import FINISHED, ROWS, Status, TrialFolder, is_cut, is_final, reached
 from disentune.spec import space
 from disentune.spec.config import flattened, metric_keys, nested
 from disentune.spec.settings import Asha, Median, Objective, OptunaSearch, Settings
@@ -28,15 +28,15 @@ from disentune.spec.sweepfile import SweepFile
 
 T = TypeVar("T")
 SPEED_WINDOW_S = 300.0
-"""The speed of a trial is that of its last minutes."""
+"""The speed of a trial is measured over its last minutes."""
 ENDED_WINDOW_S = 3600.0
-STATES = ("done", "running", "pending", "diverged", "failed")
+STATES = ("done", "stopped", "running", "pending", "diverged", "failed")
 MOST_TROUBLES = 5
 LOSS = Objective(metric="loss", mode="min")
 
 
 class Mark(NamedTuple):
-    """What is kept of a row."""
+    """The part of a row that is kept."""
 
     step: int
     seconds: float
@@ -46,7 +46,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """One trial as last read. `steps` is where it is to end, `value` its objective by the sweep's own rule."""
+    """One trial as last read. `steps` is its last step, `value` its objective by the sweep's rule."""
 
     id: str
     arms: tuple[str, ...]
@@ -61,9 +61,9 @@ class Seen:
     value: float | None
     speed: float | None
     point: Mapping[str, Any]
-    """The keys that its arms search over, as they were at its last row."""
+    """The values of the keys that its arms search over, at its last row."""
     cut: bool = False
-    """As for `results.Record`."""
+    """As in `results.Record`."""
 
     @property
     def ended(self) -> bool:
@@ -76,7 +76,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Trials that ended badly for the same reason: the newest, and how many there are."""
+    """Trials that failed or diverged for the same reason: the newest, and how many there are."""
 
     trial: Seen
     count: int
@@ -84,51 +84,62 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run at one moment. Without a driver `speed`, `ended_an_hour` and `left_s` are unknown."""
+    """A run at one moment. Without a driver `speed`, `ended_an_hour` and `left_s` are unknown.
+
+    `run` and `status` both show this, so that they agree."""
 
     time: float
     gone: bool
-    """Someone has removed the run."""
+    """Whether the run was deleted."""
     live: bool
     stopping: bool
     session_s: float | None
     trials: tuple[Seen, ...]
     expected: int
     at_most: bool
-    """A model-based search may ask for fewer trials than expected: equal suggestions run once."""
+    """A model-based search may have fewer trials than expected, because equal suggestions run once."""
     objective: Objective
     best: Seen | None
     speed: float | None
     ended_an_hour: float | None
     left_s: float | None
+    share: float
+    """Of all steps, those that have been trained; the steps of trials that a scheduler may stop are estimated."""
     notes: tuple[str, ...]
     """What could not be read."""
+    selection: Selection | None = None
+    """The selection of the driver; None for every trial. All counts and times refer to these trials."""
 
     @property
     def states(self) -> dict[str, int]:
-        """Trials that have not begun are pending too."""
-        counts = Counter(trial.state for trial in self.trials)
-        counts["pending"] += max(0, self.expected - len(self.trials))
+        """Trials that have not started count as pending; only those that a worker trains now are running."""
+        counts = Counter(trial.state for trial in self.selected)
+        counts["pending"] += max(0, self.expected - len(self.selected))
         return {state: counts[state] for state in STATES if counts[state]}
 
     @property
+    def selected(self) -> Sequence[Seen]:
+        """The trials that the driver was asked to run."""
+        return _selected(self.trials, self.selection)
+
+    @property
     def ended(self) -> int:
-        return sum(trial.ended for trial in self.trials)
+        return sum(trial.ended for trial in self.selected)
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do. What a model-based search might still have asked for does not count."""
+        """Whether nothing is left to do, not counting further suggestions of a model-based search."""
         begun = bool(self.trials) and self.ended == len(self.trials)
         return not self.live and begun and (self.at_most or len(self.trials) >= self.expected)
 
     @property
     def running(self) -> list[Seen]:
-        """Those that have taken longest first, so that the lines of a table move little."""
+        """Running trials, longest-running first, so that the lines of a table move little."""
         return sorted((trial for trial in self.trials if trial.state == "running"), key=lambda t: (-t.seconds, t.id))
 
     @property
     def troubles(self) -> list[Trouble]:
-        """The newest first; trials of one cause stand together."""
+        """Problems, newest first; trials with the same cause are grouped."""
         by_cause: dict[tuple[str, str], list[Seen]] = {}
         for trial in sorted(self.trials, key=lambda trial: (-trial.changed, trial.id)):
             if trial.state in BROKEN:
@@ -141,8 +152,8 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a recorded sweep tells about its trials; `steps` is where those known beforehand end. Nothing of the sweep
-    is imported to know it: the run may be a stranger's."""
+    """What a recorded sweep says about its trials; `steps` has the last step of trials known in advance. No plug-in of
+    the sweep is imported, because the run may come from someone else."""
 
     settings: Settings = field(default_factory=Settings)
     objective: Objective = LOSS
@@ -150,9 +161,10 @@ class Asked:
     at_most: int | None = None
     searched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     readable: bool = True
-    """Whether the sweep could be read at all; else nobody knows by what its trials are ranked."""
+    """Whether the sweep could be read; if not, it is unknown how its trials are ranked."""
     rows_tell: bool = False
-    """Whether the objective is the first metric that comes to stand in a row: only the user's own code knows before."""
+    """Whether the objective is the first metric that appears in a row, because only a user's own code knows it
+    before."""
 
 
 def asked(sweep: SweepFile) -> Asked:
@@ -167,21 +179,21 @@ def asked(sweep: SweepFile) -> Asked:
 
 
 def _metrics(sweep: SweepFile) -> list[str] | None:
-    """What the first trial evaluates; None where only the user's own code could tell."""
+    """What the first trial evaluates; None if that depends on a user's own code."""
     points = space.corners if isinstance(sweep.settings.search, OptunaSearch) else space.arm_points
     first = nested(next(points(sweep, next(iter(sweep.arms)))))
     return metric_keys(first.get("evaluation", {}))
 
 
 def _objective(metrics: Sequence[str]) -> Objective:
-    """Of a sweep that names none: the first metric that its trials evaluate, or else the loss."""
+    """The default objective: the first metric that the trials evaluate, or else the loss."""
     return Objective(metric=metrics[0], mode=best_of(metrics[0])) if metrics else LOSS
 
 
 def _metrics_in_rows(run: Run) -> list[str]:
-    """Of the first row that has any."""
+    """The first metric of the first row that has any."""
     for folder in run.trials():
-        with suppress(ConfigError, OSError):  # what cannot be read is said elsewhere
+        with suppress(ConfigError, OSError):  # unreadable files are reported elsewhere
             if found := next(filter(None, (evaluated(row["metrics"]) for row in folder.rows_to_end())), None):
                 return found
     return []
@@ -195,12 +207,12 @@ def last_step(steps: int, settings: Settings) -> int:
 
 
 Stamp = tuple[int, int, int]
-"""Inode, size and time of a file: they differ whenever its content does, but an object's time has whole seconds."""
+"""Inode, size and time of a file, which change with its content; the time of an object has only whole seconds."""
 COARSE_S = 2.0
 
 
 def _stamp(path: Place) -> Stamp | None:
-    """None without a file. OSError when the storage does not answer."""
+    """None if there is no file. Raises OSError if the storage does not answer."""
     try:
         stat = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -209,13 +221,13 @@ def _stamp(path: Place) -> Stamp | None:
 
 
 class _Reader:
-    """One trial's files; each is read again only when it has changed on disk."""
+    """The files of one trial; each is read again only after it has changed."""
 
     def __init__(self, folder: TrialFolder, metric: str):
         self.folder, self.metric = folder, metric
         self.places: dict[str, Stamp | None] = {}
         self.unsettled: dict[str, float] = {}
-        """When an object was first seen as it is: it may still be replaced without a sign of it."""
+        """When the current version of an object was first seen; until it is older, a replacement may go unnoticed."""
         self.arms: tuple[str, ...] = ()
         self.tree: dict[str, Any] = {}
         self.flat: dict[str, Any] = {}
@@ -248,14 +260,14 @@ class _Reader:
             except (ConfigError, OSError, ValueError, KeyError, TypeError) as error:
                 self.complaints[name] = f"{path} cannot be read now: {first_line(str(error))}"
         if self.places != known and not self.complaints:
-            with suppress(ConfigError, OSError):  # what cannot be read now is read again at the next look
+            with suppress(ConfigError, OSError):  # unreadable files are read again at the next refresh
                 self.gap = self._gap()
 
     def _gap(self) -> int | None:
         gap = missing_row(self.tree, reached(self.status), (mark.step for mark in self.marks))
         if gap is None or isinstance(self.folder.path, Path):
             return gap
-        return TrialFolder(place(str(self.folder.path))).sound().gap  # objects may have been read out of order
+        return TrialFolder(place(str(self.folder.path))).sound().gap  # objects may have been read in any order
 
     def to_read(self) -> list[Place]:
         """The files that a refresh would read."""
@@ -279,17 +291,18 @@ class _Reader:
     def _status(self, place: Stamp | None) -> None:
         status = self.folder.status()
         if not isinstance(status.cause, str) or not math.isfinite(status.seconds):
-            raise TypeError("its cause is no text or its seconds no number")
+            raise TypeError("its cause must be a string and its seconds a number")
         self.status, self.changed = status, place[2] / 1e9 if place else 0.0
 
     def _rows(self, place: Stamp | None) -> None:
-        """Rows are only ever appended, so what was read stays; another or a shorter file is read from its start."""
+        """Rows are only appended, so rows that were read are kept; a different or shorter file is read from its
+        start."""
         before = self.places.get(ROWS)
         if place is None or before is None or place[0] != before[0] or place[1] < self.reader.offset:
             self.marks, self.reader, self.damaged = [], RowReader(self.folder.rows_path), False
         if place is None:
             return
-        self.reader.path = self.folder.rows_path  # of the newest view of the run
+        self.reader.path = self.folder.rows_path  # in the newest snapshot of the run
         for row in self.reader.loose_rows():
             self._take_in(_mark(row, self.metric))
 
@@ -299,7 +312,7 @@ class _Reader:
 
     @property
     def _marks_to_end(self) -> list[Mark]:
-        """What rows say, and the scores of the trial's end while nothing came after it."""
+        """The rows, with the scores of the trial's end if no later row exists."""
         outdated = self.end is None or (self.marks and self.marks[-1].step > self.end.step)
         return self.marks if outdated or self.end is None else [*self.marks, self.end]
 
@@ -312,11 +325,11 @@ class _Reader:
     @property
     def notes(self) -> list[str]:
         damage = [f"{self.folder.rows_path} has a damaged line"] if self.damaged else []
-        lacks = f"{self.folder.rows_path} lacks the row of step {self.gap}; resume computes it again"
+        lacks = f"{self.folder.rows_path} has no row of step {self.gap}; resuming the run computes it again"
         return [*self.complaints.values(), *damage, *([lacks] if self.gap and not self.damaged else [])]
 
     def seen(self, ask: Asked, live: bool, now: float) -> Seen:
-        """Made anew only when something has changed; a running trial's time goes on by itself."""
+        """Rebuilt only if something has changed; the time of a running trial advances by itself."""
         if self.last is None or self.last[0] is not ask or self.last[1] != live:
             self.last = (ask, live, self._seen(ask, live))
         seen = self.last[2]
@@ -346,7 +359,8 @@ class _Reader:
         )
 
     def _state(self, settings: Settings, steps: int, live: bool) -> str:
-        """A trial that a dead driver left as running waits to be resumed, as does one that may now train longer."""
+        """A trial that a dead driver left as running counts as waiting to be resumed, as does one that may now train
+        longer."""
         if self.status.final:
             return self.status.state if is_final(self.status, steps, settings) else "pending"
         return self.status.state if live else "pending"
@@ -358,7 +372,7 @@ class _Reader:
 
 
 def _mark(row: Any, metric: str) -> Mark | None:
-    """None for what is no row."""
+    """The kept part of a row; None if it is not a row."""
     try:
         seconds = float(row.get("clock", {}).get("seconds", math.nan))
         value = row["metrics"].get(metric)
@@ -370,7 +384,7 @@ def _mark(row: Any, metric: str) -> Mark | None:
 
 
 def _value(marks: Sequence[Mark], objective: Objective) -> float | None:
-    """The number by which a trial is ranked; None without a finite one."""
+    """The number by which a trial is ranked; None if it is missing or not finite."""
     values = [mark.value for mark in marks if mark.value is not None]
     if objective.at == "last":
         values = values[-1:]
@@ -379,7 +393,7 @@ def _value(marks: Sequence[Mark], objective: Objective) -> float | None:
 
 
 def _speed(points: Sequence[tuple[int, float]]) -> float | None:
-    """Steps a second over the last minutes of a trial's own clock, which stands still while the trial does."""
+    """Steps per second over the last minutes of a trial's own clock, which stops while the trial does not run."""
     points = sorted((point for point in [(0, 0.0), *points] if math.isfinite(point[1])), key=lambda p: (p[0], -p[1]))
     step, seconds = points[-1]
     before = [point for point in points if seconds - point[1] >= SPEED_WINDOW_S]
@@ -388,29 +402,34 @@ def _speed(points: Sequence[tuple[int, float]]) -> float | None:
 
 
 class Watcher:
-    """Looks at one run again and again."""
+    """Follows one run by reading it repeatedly."""
 
     def __init__(self, run: Run):
         self.run = run
         self.asked, self.note = Asked(readable=False), ""
         self.notes: list[str] = []
-        """On the folder as a whole."""
+        """Problems of the folder as a whole."""
         self.sweep_place: Stamp | None = None
         self.readers: dict[str, _Reader] = {}
         self.live = False
 
     def look(self) -> Snapshot:
-        with suppress(OSError):  # a storage that does not answer says nothing of the driver
-            self.live = self.run.is_running()  # before the trials, so that the last words of a driver are read
+        with suppress(OSError):  # storage that does not answer says nothing about the driver
+            self.live = (
+                self.run.is_running()
+            )  # checked before the trials, so that the last reports of a driver are read
         seen = _quietly(Run.seen, self.run)
         if seen is not None:
             self._read_sweep(seen)
             self._read_trials(seen)
         now, ask, session_s = time.time(), self.asked, None
+        selection = parsed_selection(_quietly(Run.selection, self.run) or {}) if self.live else None
         trials = tuple(reader.seen(ask, self.live, now) for reader in self.readers.values() if reader.flat)
         if self.live and (began := _quietly(Run.began, self.run)):
             session_s = max(0.0, now - began)
-        speed, left_s = _pace(ask, trials) if self.live else (None, None)
+        speed, left_s = _pace(ask, trials, selection) if self.live else (None, None)
+        if left_s is not None:
+            left_s = max(left_s, _left_by_trials(ask, trials, selection, now, session_s))
         return Snapshot(
             time=now,
             gone=seen is not None and _quietly(Run.exists, seen) is False,
@@ -418,13 +437,15 @@ class Watcher:
             stopping=self.live and seen is not None and bool(_quietly(_stamp, seen.stop_path)),
             session_s=session_s,
             trials=trials,
-            expected=max(ask.at_most or 0, len(ask.steps), len(trials)),
+            expected=_expected(ask, trials, selection),
             at_most=ask.at_most is not None,
+            selection=selection,
             objective=ask.objective,
             best=_best(trials, ask.objective) if ask.readable else None,
             speed=speed,
-            ended_an_hour=_ended_an_hour(trials, now, session_s),
+            ended_an_hour=_ended_an_hour(_selected(trials, selection), now, session_s),
             left_s=left_s,
+            share=_share(ask, trials, selection),
             notes=(
                 *([self.note] if self.note else []),
                 *self.notes,
@@ -435,14 +456,16 @@ class Watcher:
     def _read_sweep(self, run: Run) -> None:
         place = _quietly(_stamp, run.sweep_path)
         if place in (None, self.sweep_place):
-            return  # a sweep that has gone leaves what was known of it
+            return  # keep what is known if the sweep file is gone
         try:
             new, self.note, self.sweep_place = asked(run.sweep()), "", place
-        except Exception as error:  # whatever another version wrote there, the trials can be seen without
+        except Exception as error:  # trials can be shown even if another version wrote something unreadable
             known = (
-                "as it was read before is used" if self.asked.readable else "is not known, so no trial is called best"
+                "using what was read before"
+                if self.asked.readable
+                else "the objective is unknown, so no trial is ranked best"
             )
-            new, self.note = self.asked, f"the sweep {known}: {' '.join(str(error).split())}"
+            new, self.note = self.asked, f"the sweep cannot be read; {known}: {' '.join(str(error).split())}"
         self._ask(new)
 
     def _ask(self, new: Asked) -> None:
@@ -468,7 +491,7 @@ class Watcher:
 
 
 def _quietly(ask: Callable[[Any], T], path: Any) -> T | None:
-    """None when the storage does not answer."""
+    """None if the storage does not answer."""
     try:
         return ask(path)
     except OSError:
@@ -476,7 +499,7 @@ def _quietly(ask: Callable[[Any], T], path: Any) -> T | None:
 
 
 def looks(run: Run, every_s: float) -> Iterator[Snapshot]:
-    """The run again and again; the last picture is the one that finds no driver."""
+    """Pictures of the run until no driver is found, including the last one."""
     watcher = Watcher(run)
     while True:
         picture = watcher.look()
@@ -490,41 +513,86 @@ def looks(run: Run, every_s: float) -> Iterator[Snapshot]:
 
 
 def _best(trials: Sequence[Seen], objective: Objective) -> Seen | None:
-    """As in tables, a trial that failed or diverged does not count, and one that was trained to its end comes first."""
+    """As in tables, failed or diverged trials do not count, and trials that trained to the end come first. Unfinished
+    trials are compared by value, because their steps only say which one started first."""
     sign = -1 if objective.mode == "max" else 1
-    ranked = [(rank(sign * trial.value, trial.cut, trial.step), trial.id, trial) for trial in trials
-              if trial.value is not None and trial.state not in BROKEN]  # fmt: skip
+    ranked = [(rank(sign * trial.value, trial.cut, trial.step if trial.ended else trial.steps), trial.id, trial)
+              for trial in trials if trial.value is not None and trial.state not in BROKEN]  # fmt: skip
     return min(ranked)[2] if ranked else None
 
 
 def _ended_an_hour(trials: Sequence[Seen], now: float, session_s: float | None) -> float | None:
-    """By what ended in this session, of the last hour at most."""
+    """Trials that ended per hour, measured over at most the last hour of this session."""
     window = min(session_s or 0.0, ENDED_WINDOW_S)
     ended = sum(trial.ended and trial.changed >= now - window for trial in trials)
     return ended / window * 3600 if ended and window else None
 
 
-def _pace(ask: Asked, trials: Sequence[Seen]) -> tuple[float | None, float | None]:
-    """Steps a second of all running trials together, and the seconds left: all steps at this speed, but no less than
-    the slowest running trial needs by itself. A trial that has just begun counts as fast as the others."""
+def _selected(trials: Sequence[Seen], selection: Selection | None) -> Sequence[Seen]:
+    if selection is None or selection.steps is None:
+        return trials
+    return [trial for trial in trials if trial.id in selection.steps]
+
+
+def _expected(ask: Asked, trials: Sequence[Seen], selection: Selection | None) -> int:
+    """How many trials there will be when the session ends."""
+    if selection and selection.steps is not None:
+        return len(selection.steps)
+    every = max(ask.at_most or 0, len(ask.steps), len(trials))
+    return every if selection is None else min(every, selection.most or 0)
+
+
+def _pace(ask: Asked, trials: Sequence[Seen], selection: Selection | None) -> tuple[float | None, float | None]:
+    """Total steps per second of all running trials, and the seconds left: all remaining steps at this speed, but at
+    least what the slowest running trial needs. A trial that has just started is assumed to be as fast as the others."""
+    trials = _selected(trials, selection)
     running = [trial for trial in trials if trial.state == "running"]
     known = [trial.speed for trial in running if trial.speed] or [trial.speed for trial in trials if trial.speed]
     if not running or not known:
         return None, None
     speeds = [trial.speed or fmean(known) for trial in running]
-    steps = sum(trial.left for trial in trials) + _steps_of_the_unbegun(ask, trials)
+    steps = _steps_left(ask, trials, selection)
     longest = max(trial.left / speed for trial, speed in zip(running, speeds, strict=True))
     return sum(speeds), max(steps / sum(speeds), longest)
 
 
-def _steps_of_the_unbegun(ask: Asked, trials: Sequence[Seen]) -> float:
-    """Of trials that have no folder yet. Where a scheduler cuts trials they are taken to end as the ended ones did."""
-    count = max(0, (ask.at_most or len(ask.steps)) - len(trials))
-    ended = [trial.step for trial in trials if trial.state == "done"]
+def _left_by_trials(
+    ask: Asked, trials: Sequence[Seen], selection: Selection | None, now: float, session_s: float | None
+) -> float:
+    """Seconds left if trials end as fast as in this session, which counts what steps do not: start-ups, evaluations and
+    waiting. 0 until as many trials have ended as are running, since the first ones say little."""
+    trials = _selected(trials, selection)
+    running = [trial for trial in trials if trial.state == "running"]
+    ended = sum(trial.ended and trial.changed >= now - (session_s or 0.0) for trial in trials)
+    if not session_s or ended < max(2, len(running)):
+        return 0.0
+    begun = sum(1 - trial.left / trial.steps for trial in running)
+    left = _expected(ask, trials, selection) - sum(trial.ended for trial in trials) - begun
+    return session_s * left / (ended + begun)
+
+
+def _share(ask: Asked, trials: Sequence[Seen], selection: Selection | None) -> float:
+    trials = _selected(trials, selection)
+    done, left = sum(trial.step for trial in trials), _steps_left(ask, trials, selection)
+    return done / (done + left) if done else 0.0
+
+
+def _steps_left(ask: Asked, trials: Sequence[Seen], selection: Selection | None) -> float:
+    return sum(trial.left for trial in trials) + _steps_of_the_unbegun(ask, trials, selection)
+
+
+def _steps_of_the_unbegun(ask: Asked, trials: Sequence[Seen], selection: Selection | None) -> float:
+    """Steps of trials that have no folder yet. With a scheduler, they are expected to end like those that have
+    ended."""
+    count = max(0, _expected(ask, trials, selection) - len(trials))
+    ended = [trial.step for trial in trials if trial.state in FINISHED]
     if ended and isinstance(ask.settings.scheduler, Asha | Median):
         return fmean(ended) * count
     if ask.at_most is not None:
-        return fmean(trial.steps for trial in trials) * count
+        return fmean(trial.steps for trial in trials) * count if trials else 0.0
+    if selection and selection.steps is not None:
+        begun = {trial.id for trial in trials}
+        return sum(last_step(steps, ask.settings) for id, steps in selection.steps.items() if id not in begun)
     return max(0, sum(ask.steps) - sum(trial.steps for trial in trials))
 
 
@@ -532,7 +600,7 @@ def _steps_of_the_unbegun(ask: Asked, trials: Sequence[Seen]) -> float:
 
 
 def as_json(picture: Snapshot, where: str) -> dict[str, Any]:
-    """One plain object; a number that JSON cannot write is null."""
+    """One plain object; numbers that JSON cannot represent become null."""
     best = picture.best
     return {
         "time": picture.time,
@@ -540,9 +608,11 @@ def as_json(picture: Snapshot, where: str) -> dict[str, Any]:
         "finished": picture.finished,
         "trials": picture.expected,
         "states": picture.states,
+        "selection": picture.selection.flags if picture.selection else None,
         "steps_per_second": picture.speed,
         "trials_per_hour": picture.ended_an_hour,
         "seconds_left": picture.left_s,
+        "share_of_steps": picture.share,
         "metric": picture.objective.metric,
         "best": None if best is None else {**_trial_json(best), "value": best.value, "point": dict(best.point)},
         "running_trials": [_trial_json(trial) for trial in picture.running],
@@ -567,14 +637,15 @@ def _trial_json(trial: Seen) -> dict[str, Any]:
 
 def _trouble_json(trouble: Trouble, where: str) -> dict[str, Any]:
     trial = trouble.trial
-    cause, path = first_line(trial.cause), status_path(where, trial.id)
+    cause, path = first_line(trial.cause), trouble_path(where, trial.id)
     return {"trial_id": trial.id, "state": trial.state, "step": trial.step, "cause": cause, "count": trouble.count,
             "path": path}  # fmt: skip
 
 
-def status_path(where: str, trial_id: str) -> str:
-    """Where a trial's cause stands in full."""
-    return str(Run(place(where)).trial(trial_id).status_path)
+def trouble_path(where: str, trial_id: str) -> str:
+    """The file of a failed trial to read: the log of its errors, or its status if no attempt left a traceback."""
+    folder = Run(place(where)).trial(trial_id)
+    return str(folder.errors_path if folder.errors_path.exists() else folder.status_path)
 
 
 def duration(seconds: float) -> str:

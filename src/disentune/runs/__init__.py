@@ -1,1 +1,1 @@
-"""The run folder, and what to run next in it."""
+"""The run folder, and the choice of what to run next."""

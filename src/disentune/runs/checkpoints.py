@@ -1,24 +1,19 @@
-"""Training states of a trial on disk: a file for each step, checked by its hash before anything is loaded."""
+"""Training states of a trial on disk: one file per step, whose hash is checked before loading."""
 
-import hashlib
-import io
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-import torch
-
-from disentune.errors import TrialError, first_line
+from disentune.errors import TrialError
+from disentune.files.checkpoint import LARGEST_CHECKPOINT, MAGIC, packed, payload_of, unpacked
 from disentune.files.storage import Place, is_damage, make_folder, read_bytes, retried
 from disentune.files.writing import asides, write_atomically
-
-MAGIC = b"disentune checkpoint 1\n"
-LARGEST_CHECKPOINT = 2 * 10**10
-"""Bytes: eight times what the largest network takes with its optimiser."""
+from disentune.learn.training import can_train, weights_of
 
 
 class Checkpoints:
-    """Training states of one trial by step. A damaged file is passed over for the one before it."""
+    """Training states of one trial by step. A damaged file is skipped in favour of the previous one."""
 
     def __init__(self, folder: Place):
         self.folder = folder
@@ -30,25 +25,14 @@ class Checkpoints:
         return steps_of(self.folder, ".ckpt")
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
-        buffer = io.BytesIO()
-        torch.save(dict(state), buffer)
-        payload = buffer.getvalue()
-        digest = hashlib.sha256(payload).hexdigest().encode()
-        make_folder(self.folder, parents=False)  # the trial's own may have been deleted
-        write_atomically(self.path(step), MAGIC + digest + b"\n" + payload)
-
-    def _payload(self, data: bytes, step: int) -> bytes:
-        """Raises TrialError when a file is not exactly what was written."""
-        magic, _, rest = data.partition(b"\n")
-        digest, _, payload = rest.partition(b"\n")
-        if magic + b"\n" != MAGIC or hashlib.sha256(payload).hexdigest().encode() != digest:
-            raise TrialError(f"{self.path(step)} is damaged")
-        return payload
+        data = packed(state)
+        make_folder(self.folder, parents=False)  # the trial's folder may have been deleted
+        write_atomically(self.path(step), data)
 
     def is_sound(self, step: int) -> bool:
-        """Whether it is there as it was written. Raises OSError when the storage does not answer."""
+        """Whether the file exists and is intact. Raises OSError if the storage does not answer."""
         try:
-            return bool(self._payload(read_bytes(self.path(step), LARGEST_CHECKPOINT), step))
+            return bool(payload_of(read_bytes(self.path(step), LARGEST_CHECKPOINT), self.path(step)))
         except TrialError:
             return False
         except OSError as error:
@@ -56,54 +40,67 @@ class Checkpoints:
                 return False
             raise
 
+    def fingerprint(self, step: int) -> str:
+        """An identifier of a checkpoint that does not need the whole file: the hash in its first lines, or in an object
+        store its size."""
+        path = self.path(step)
+        if not isinstance(path, Path):
+            return f"{path.stat().st_size} bytes"
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC) + 64)[len(MAGIC) :].decode(errors="replace")
+
     def load(self, step: int) -> dict[str, Any]:
-        """Raises TrialError when the file is not exactly what was written."""
-        payload = self._payload(read_bytes(self.path(step), LARGEST_CHECKPOINT), step)
-        try:
-            state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
-        except Exception as error:  # a file that was made to look right fails in any way; nothing of it is run
-            raise TrialError(f"{self.path(step)} is no checkpoint of ours ({first_line(error)})") from None
-        if not isinstance(state, dict):
-            raise TrialError(f"{self.path(step)} is no checkpoint of ours, but holds a {type(state).__name__}")
-        return state
+        """Raises TrialError if the file was changed after it was written."""
+        return unpacked(read_bytes(self.path(step), LARGEST_CHECKPOINT), self.path(step))
 
     def newest(self) -> tuple[int, dict[str, Any] | None, list[str]]:
-        """Step and state of the newest sound checkpoint (0, None without one), and a note on each damaged one.
+        """Step and state of the newest intact checkpoint (0 and None if there is none), and a note on each damaged one.
 
-        Damaged ones are set aside, so that they do not count among the newest that `prune` keeps. Raises OSError when
-        the storage does not answer, or not to us: an older one would only be work done twice.
+        Damaged files are set aside, so that `prune` does not keep them among the newest. Checkpoints with only weights
+        are skipped, because training cannot continue from them. Raises OSError if the storage does not answer or denies
+        access: continuing from an older checkpoint would only repeat work.
         """
         notes: list[str] = []
         for step in reversed(self.steps()):
             try:
-                return step, self.load(step), notes
+                state = self.load(step)
+                if can_train(state):
+                    return step, state, notes
             except (TrialError, OSError) as error:
                 if isinstance(error, OSError) and not is_damage(error, self.folder):
                     raise
-                notes.append(f"{error}; the checkpoint before it is used")
+                notes.append(f"{error}; using the previous checkpoint")
                 with suppress(OSError):
                     _move(self.path(step), self.path(step).with_suffix(".damaged"))
         return 0, None, notes
 
     def drop_from(self, step: int) -> None:
-        """Removes those of this step and later ones."""
+        """Removes the checkpoints of this step and later."""
         for later in self.steps():
             if later >= step:
                 self.path(later).unlink(missing_ok=True)
 
     def prune(self, keep: int, best: int | None) -> None:
-        """Keeps the newest `keep` and the best; clears what a killed writer left."""
+        """Keeps the newest `keep` and the best; removes temporary files of killed writers."""
         for aside in asides(self.folder, ".step-*"):
             aside.unlink(missing_ok=True)
         for step in self.steps()[:-keep]:
             if step != best:
                 self.path(step).unlink(missing_ok=True)
 
+    def slim(self) -> None:
+        """Reduces every checkpoint to its weights; for a trial that will not train again."""
+        for step in self.steps():
+            with suppress(TrialError):  # a damaged one is left as it is
+                state = self.load(step)
+                if can_train(state):
+                    self.save(step, weights_of(state))
+
     def copy_from(self, other: "Checkpoints", step: int) -> None:
-        """Takes over another trial's state at a step, in place of our own there and of all that came later. Raises
-        TrialError when it is damaged."""
+        """Copies another trial's state at a step, replacing our own at this step and later. Raises TrialError if it is
+        damaged."""
         data = read_bytes(other.path(step), LARGEST_CHECKPOINT)
-        other._payload(data, step)
+        payload_of(data, other.path(step))
         self.drop_from(step + 1)
         make_folder(self.folder)
         write_atomically(self.path(step), data)
@@ -111,7 +108,7 @@ class Checkpoints:
 
 @retried
 def steps_of(folder: Place, suffix: str) -> list[int]:
-    """Of the files `step-<number><suffix>`, in order."""
+    """The sorted numbers of the files `step-<number><suffix>`."""
     numbers = (path.stem.removeprefix("step-") for path in folder.glob(f"step-*{suffix}"))
     return sorted(int(number) for number in numbers if number.isdecimal())
 

@@ -1,4 +1,4 @@
-"""JSON files of a run: what damages one is named with what to do, and some are sealed by a checksum."""
+"""JSON files of a run; some have a checksum, and an error about a damaged file says what to do."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from disentune.files.writing import write_atomically
 
 
 def parsed(data: bytes) -> Any:
-    """JSON. Half a character, as an exception may hold it, is spelled out: no file, table or terminal takes it."""
+    """JSON text. A lone surrogate, which an exception's text may contain, is escaped because it cannot be encoded."""
     content = json.loads(data)
     return _spelled(content) if b"\\ud" in data.lower() else content
 
@@ -37,8 +37,8 @@ def write_json(path: Place, value: Any) -> None:
 
 
 def read_json(path: Place, remedy: str, kinds: tuple[type, ...] = (dict,), default: Any = None) -> Any:
-    """A JSON file of the ledger; a damaged one is an error that says what to do. A missing one is too, unless there is
-    a default."""
+    """The content of a JSON file of the ledger. A damaged file raises an error that says what to do, and so does a
+    missing one unless there is a default."""
     try:
         content = parsed(read_bytes(path))
     except FileNotFoundError as error:
@@ -52,7 +52,7 @@ def read_json(path: Place, remedy: str, kinds: tuple[type, ...] = (dict,), defau
         raise ConfigError(f"{path} is damaged ({error}); {remedy}") from None
     if not isinstance(content, kinds):
         wanted = "a list" if kinds == (list,) else "a mapping"
-        raise ConfigError(f"{path} is damaged (it must hold {wanted}); {remedy}")
+        raise ConfigError(f"{path} is damaged (it must contain {wanted}); {remedy}")
     return content
 
 
@@ -66,15 +66,15 @@ def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def broken_seal(content: Mapping[str, Any], known: Collection[str]) -> str:
-    """Why a sealed mapping is not as it was written; empty when it is."""
+    """Why a sealed mapping is damaged; empty if it is intact."""
     rest = {key: value for key, value in content.items() if key != "checksum"}
     if strange := sorted(rest.keys() - set(known)):
-        return f"it has a key {strange[0]!r:.60}"
+        return f"it has an unknown key {strange[0]!r:.60}"
     return "" if content.get("checksum") == checksum(rest) else "its checksum is wrong"
 
 
 def unsealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """What was sealed. Raises ValueError when it is not as it was written."""
+    """The sealed content. Raises ValueError if it is damaged."""
     rest = {key: value for key, value in content.items() if key != "checksum"}
     if content.get("checksum") != checksum(rest):
         raise ValueError("its checksum is wrong")

@@ -1,7 +1,7 @@
-"""The run folder: the one truth about a sweep. Every path and every write of a run is here or in `trial_folder`.
+"""The run folder, the single source of truth about a run. Its paths and writes are all here or in `trial_folder`.
 
-Files are written aside, fsynced and renamed, or appended line by line; so a machine that dies at any moment leaves a
-folder that can be read. Writing the same row or checkpoint twice changes nothing. In an object store every write is
+Files are written to a temporary name, fsynced and renamed, or appended line by line, so a crash at any moment leaves a
+readable folder. Writing the same row or checkpoint twice changes nothing. In an object store every write is
 one PUT of a whole object (storage.py), and a lease takes the place of the lock (lease.py).
 """
 
@@ -12,6 +12,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -40,11 +41,11 @@ from disentune.runs.trial_folder import CONFIG, ROWS, TrialFolder
 from disentune.spec.config import (
     is_id,
 )
-from disentune.spec.sweepfile import SweepFile, read_sweep
+from disentune.spec.sweepfile import SweepFile, embedded_sweep, read_sweep
 
 LOCK_ATTEMPTS = 5
 LOCAL_POLL_S, REMOTE_POLL_S = 0.0, 5.0
-"""The least time between two looks at what a driver wants: each is several requests to an object store."""
+"""Minimum time between two checks of what the driver wants; each check is several requests to an object store."""
 
 
 def _is_generation(entry: Any) -> bool:
@@ -65,7 +66,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """As text; bytes of a folder's name that are none are spelled out."""
+        """The name as text; bytes that are not valid text are escaped."""
         return f"{self.path.parent.name}/{self.path.name}".encode(errors="backslashreplace").decode()
 
     @property
@@ -77,6 +78,11 @@ class Run:
         return self.path / "results.parquet"
 
     @property
+    def scores_path(self) -> Place:
+        """Scores of checkpoints that were computed after training."""
+        return self.path / "scores.json"
+
+    @property
     def report_folder(self) -> Place:
         return self.path / "report"
 
@@ -86,7 +92,7 @@ class Run:
 
     @property
     def figures_folder(self) -> Place:
-        """Of the report."""
+        """The figures of the report."""
         return self.report_folder / "figures"
 
     @property
@@ -96,7 +102,7 @@ class Run:
 
     @property
     def wandb_report_path(self) -> Place:
-        """A report for W&B that could not be sent."""
+        """A report for W&B that could not be uploaded."""
         return self.report_folder / "wandb_report.json"
 
     @property
@@ -105,22 +111,22 @@ class Run:
 
     @property
     def tracking_log(self) -> Path:
-        """What the process that streams to W&B has to say."""
+        """Log of the process that streams to W&B."""
         return self._local_folder / "wandb.log"
 
     @property
     def output_log(self) -> Path:
-        """What the command that drives the run has printed."""
+        """Output of the command that runs the sweep."""
         return self._local_folder / "run.log"
 
     @property
     def _local_folder(self) -> Path:
-        """On this machine, also for a run that lies in an object store."""
+        """A folder on this machine, even if the run is in an object store."""
         return self.path if isinstance(self.path, Path) else storage.scratch(self.path)
 
     @contextmanager
     def tracked(self, patience_s: float) -> Iterator[None]:
-        """Holds the run's place at W&B for this process: two would tell the same rows."""
+        """A lock for streaming to W&B, so that two processes do not send the same rows."""
         lock = self.path / "wandb.lock"
         if isinstance(lock, RemotePath):
             with lease.held(lock, f"{self.path} is being streamed to W&B", patience_s):
@@ -142,32 +148,50 @@ class Run:
         return self.sweep_path.exists()
 
     def seen(self, *names: str) -> "Run":
-        """The run as it is now, for reading all of it: in an object store one listing, and the files of these names at
-        once. Writes go to the run itself."""
+        """A snapshot of the run for reading: in an object store it needs one listing and fetches the files of these
+        names in parallel. Writes go to the run itself."""
         return Run(storage.viewed(self.path, names))
 
     def trial(self, trial_id: str) -> TrialFolder:
-        return TrialFolder(self._trials_folder / trial_id)
+        return TrialFolder(self.trials_folder / trial_id)
 
     @property
-    def _trials_folder(self) -> Place:
+    def trials_folder(self) -> Place:
         return self.path / "trials"
 
+    @property
+    def incoming_folder(self) -> Place:
+        """Trials of other runs while they are being copied."""
+        return self.path / "incoming"
+
+    @property
+    def dropped_folder(self) -> Place:
+        """Trials that were set aside because they are no longer in the sweep."""
+        return self.path / "dropped"
+
+    def dropped_trial(self, trial_id: str) -> TrialFolder:
+        return TrialFolder(self.dropped_folder / trial_id)
+
+    def dropped(self) -> dict[str, TrialFolder]:
+        """Trials that were set aside, by id; never any in an object store, which cannot rename."""
+        if not isinstance(self.path, Path):
+            return {}
+        return {name: self.dropped_trial(name) for name in self._recorded(is_id, self.dropped_folder)}
+
     def known_trials(self, *names: str) -> dict[str, TrialFolder]:
-        """By id, for reading: see `seen`."""
+        """All trials by id, for reading; see `seen`."""
         return {folder.id: folder for folder in self.seen(*names).trials()}
 
     def trials(self) -> list[TrialFolder]:
-        """Sorted by id. A folder whose creation was cut short has no config and does not count."""
-        return [self.trial(name) for name in self._recorded(is_id)]
+        """All trials, sorted by id. A folder without a config, whose creation was interrupted, is skipped."""
+        return [self.trial(name) for name in self._recorded(is_id, self.trials_folder)]
 
     def ignored(self) -> list[str]:
-        """Names of folders beside the trials that hold a config too, such as a copy, and are no trials."""
-        return self._recorded(lambda name: not is_id(name))
+        """Names of folders that have a config but are not trials, such as copies."""
+        return self._recorded(lambda name: not is_id(name), self.trials_folder)
 
-    def _recorded(self, has: Callable[[str], bool]) -> list[str]:
-        """Names of folders with a config, sorted."""
-        folder = self._trials_folder
+    def _recorded(self, has: Callable[[str], bool], folder: Place) -> list[str]:
+        """Sorted names of folders that have a config."""
         try:
             seen = storage.viewed(folder)
             paths = (path for path in seen.iterdir() if has(path.name)) if seen.is_dir() else ()
@@ -176,19 +200,19 @@ class Run:
             raise ConfigError(f"{folder} cannot be read: {error.strerror}; choose another --storage") from None
 
     def notes(self) -> list[str]:
-        """What someone who looks at the run or continues it has to know of its folder."""
+        """Notes about the run's folder for the user."""
         names = self.ignored()
         if not names:
             return []
         listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        where = shown(self._trials_folder)
-        return [f"{where}: {listed} ignored, for a trial's folder is named by its id; keep copies elsewhere"]
+        where = shown(self.trials_folder)
+        return [f"{where}: {listed} ignored, because a trial's folder is named by its id; keep copies elsewhere"]
 
     def sweep(self) -> SweepFile:
         return read_sweep(self.sweep_path)
 
     def record(self, sweep: SweepFile) -> None:
-        """Keeps the resolved sweep; an earlier, different version stays beside it."""
+        """Writes the resolved sweep; keeps an earlier, different version under another name."""
         stream = io.StringIO()
         documents.dump(sweep.resolved(), stream)
         data = stream.getvalue().encode()
@@ -199,8 +223,36 @@ class Run:
         write_atomically(self.sweep_path, data)
         self._record_environment(environment_with(sweep.own_plugins()))
 
+    # the chain of a study that needs other sweeps
+
+    @property
+    def stages_path(self) -> Place:
+        """The sweep of a study before anything was chosen from the runs that it needs, and what was chosen."""
+        return self.path / "stages.yaml"
+
+    def record_stages(self, asked: SweepFile, donors: Mapping[str, Any]) -> None:
+        """In one file, so that the two always belong together."""
+        stream = io.StringIO()
+        documents.dump({"asked": asked.resolved(), "donors": donors}, stream)
+        if read_if_there(self.stages_path) != (data := stream.getvalue().encode()):
+            write_atomically(self.stages_path, data)
+
+    def stages(self) -> tuple[SweepFile, dict[str, Any]] | None:
+        """None for a run whose sweep needs no other."""
+        if not self.stages_path.exists():
+            return None
+        document = documents.read(self.stages_path)
+        value, remedy = document.value, "restore it from a backup, or run the sweep under another --name"
+        if not isinstance(value, Mapping) or not isinstance(value.get("asked"), Mapping):
+            raise ConfigError(f"{self.stages_path} is damaged (it must hold the sweep as `asked`); {remedy}")
+        donors = value.get("donors") or {}
+        if not isinstance(donors, Mapping):
+            raise ConfigError(f"{self.stages_path} is damaged (`donors` must be a mapping); {remedy}")
+        return embedded_sweep(document, ("asked",)), dict(donors)
+
     def _record_environment(self, now: dict[str, Any]) -> None:
-        """The first session's, and each later one that differs from the one before it."""
+        """Records the environment of the first session, and of each later session that differs from the previous
+        one."""
         if not self._environment_path.exists():
             write_json(self._environment_path, now)
             return
@@ -216,20 +268,41 @@ class Run:
         return self.path / "environment.json"
 
     def environment(self) -> dict[str, Any]:
-        """Of the run's first session; empty when the file was removed."""
+        """The environment of the first session; empty if the file was removed."""
         path = self._environment_path
         return _environment(read_json(path, VERSIONS_REMEDY, default={}), path)
 
     @property
     def sessions_path(self) -> Place:
-        """Environments of later sessions that differ from the session before; `after` has the last step of each trial
-        by then, so rows of later steps are theirs."""
+        """Environments of later sessions that differ from the previous one. `after` has the last step of each trial at
+        that time; rows of later steps belong to that session."""
         return self.path / "sessions.json"
 
     def environments(self) -> list[dict[str, Any]]:
-        """Of the first session, and of each later one that was recorded."""
+        """Environments of the first session and of each later one that was recorded."""
         later = read_json(self.sessions_path, VERSIONS_REMEDY, (list,), default=[])
         return [self.environment(), *(_environment(one, self.sessions_path) for one in later)]
+
+    # what the newest session was asked for
+
+    @property
+    def selection_path(self) -> Place:
+        return self.path / "selection.json"
+
+    def record_selection(self, session: str, selection: Mapping[str, Any] | None) -> None:
+        """Records a `choice.Selection`; None if the session runs every trial."""
+        if selection is None:
+            self.selection_path.unlink(missing_ok=True)
+        else:
+            write_json(self.selection_path, {"session": session, **selection})
+
+    def selection(self) -> dict[str, Any]:
+        """The selection of the newest driver; empty if it runs every trial, or if the file cannot be read."""
+        try:
+            found = json.loads(read_if_there(self.selection_path) or b"{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) and found.get("session") == self.session() else {}
 
     # generations of population based training
 
@@ -240,13 +313,13 @@ class Run:
     def generations(self) -> list[dict[str, Any]]:
         """Committed decisions, oldest first: {population, step, moves: {trial_id: {source, values}}}."""
         path = self._population_path
-        remedy = "restore it from a backup, or remove it: unfinished populations then begin again"
+        remedy = "restore it from a backup, or remove it to restart unfinished populations"
         content = read_json(path, remedy, (dict, list), default=[])
-        if isinstance(content, list):  # of an earlier version
+        if isinstance(content, list):  # written by an earlier version
             content = sealed({"generations": content})
         generations, damage = content.get("generations"), broken_seal(content, ("generations",))
         if not isinstance(generations, list) or not all(map(_is_generation, generations)):
-            damage = "each entry has a step and moves"
+            damage = "each entry must have a step and moves"
         if damage:
             raise ConfigError(f"{path} is damaged ({damage}); {remedy}")
         found: list[dict[str, Any]] = generations
@@ -261,20 +334,21 @@ class Run:
     # one driver at a time
 
     @property
-    def _lock_path(self) -> Place:
+    def lock_path(self) -> Place:
         return self.path / "driver.lock"
 
     def session(self) -> str:
-        """The token of the newest driver; a worker that holds an older one must not write."""
-        return str(lease.content(read_if_there(self._lock_path)).get("session", ""))
+        """The token of the newest driver; a worker with an older token must not write."""
+        return str(lease.content(read_if_there(self.lock_path)).get("session", ""))
 
     def locked(self) -> AbstractContextManager[str]:
-        """Holds the run for this process and yields its session token; a second driver is refused by name."""
-        return self._leased(self._lock_path) if isinstance(self._lock_path, RemotePath) else self._flocked()
+        """Locks the run for this process and yields the session token; a second driver gets an error that names the
+        first."""
+        return self._leased(self.lock_path) if isinstance(self.lock_path, RemotePath) else self._flocked()
 
     @contextmanager
     def _leased(self, path: RemotePath) -> Iterator[str]:
-        """A dead driver's lease is waited out."""
+        """Waits until the lease of a dead driver expires."""
         storage.assert_writable(self.path)
         with lease.held(path, f"{self.path} is already being run") as token:
             self.stop_path.unlink(missing_ok=True)
@@ -282,11 +356,11 @@ class Run:
 
     @contextmanager
     def _flocked(self) -> Iterator[str]:
-        """The lock is the operating system's and ends with the process, however that ends."""
-        assert isinstance(self._lock_path, Path)
+        """Uses a lock of the operating system, which is released when the process ends for any reason."""
+        assert isinstance(self.lock_path, Path)
         try:
             make_folder(self.path)
-            file = open(self._lock_path, "a+b")  # noqa: SIM115 (held until the with block ends)
+            file = open(self.lock_path, "a+b")  # noqa: SIM115 (held until the with block ends)
         except OSError as error:
             raise ConfigError(f"{self.path} cannot be written: {error.strerror}; choose another --storage") from None
         with file:
@@ -301,44 +375,55 @@ class Run:
             yield token
 
     def _clear_litter(self) -> None:
-        """What killed writers left in the folders of the run and its trials. Checkpoints and pictures clear theirs."""
+        """Removes temporary files of killed writers from the run and its trials. Checkpoints and pictures remove their
+        own."""
+        shutil.rmtree(str(self.incoming_folder), ignore_errors=True)
         trials = (folder.path for folder in self.trials())
         for folder in (self.path, self.report_folder, *trials):
             with suppress(OSError):
                 clear_asides(Path(str(folder)))
 
     def _lock(self, file: BinaryIO) -> None:
-        """Tries for a moment: `status` holds the lock for an instant to see whether a driver does."""
+        """Retries briefly, because `status` takes the lock for an instant to see whether a driver holds it."""
         for attempts_left in reversed(range(LOCK_ATTEMPTS)):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
                 if not attempts_left:
-                    holder = lease.holder(read_if_there(self._lock_path))
-                    raise ConfigError(f"{self.path} is already being run {holder}; wait for it or stop it") from None
+                    raise self._held() from None
                 time.sleep(0.05)
             except OSError as error:
-                text = f"{self._lock_path} cannot be locked: {error.strerror}; choose another --storage"
+                text = f"{self.lock_path} cannot be locked: {error.strerror}; choose another --storage"
                 raise ConfigError(text) from None
 
+    def assert_free(self) -> None:
+        """Raises ConfigError if another driver holds the run. In an object store, the lease of a dead driver looks
+        held, so only `locked`, which waits, can tell."""
+        if isinstance(self.path, Path) and self.is_running():
+            raise self._held()
+
+    def _held(self) -> ConfigError:
+        holder = lease.holder(read_if_there(self.lock_path))
+        return ConfigError(f"{self.path} is already being run {holder}; wait for it or stop it")
+
     def is_running(self) -> bool:
-        """Whether some driver holds the run now."""
-        if isinstance(self._lock_path, RemotePath):
-            return lease.is_held(self._lock_path)
+        """Whether a driver holds the run now."""
+        if isinstance(self.lock_path, RemotePath):
+            return lease.is_held(self.lock_path)
         try:
-            with open(self._lock_path, "rb") as file:
+            with open(self.lock_path, "rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            return self._lock_path.exists()
+            return self.lock_path.exists()
         return False
 
     def began(self) -> float | None:
-        """When the newest driver took the run; None without one."""
-        if isinstance(self._lock_path, RemotePath):
-            return lease.content(read_if_there(self._lock_path)).get("began")
+        """When the newest driver took the run; None if there was none."""
+        if isinstance(self.lock_path, RemotePath):
+            return lease.content(read_if_there(self.lock_path)).get("began")
         try:
-            return self._lock_path.stat().st_mtime
+            return self.lock_path.stat().st_mtime
         except FileNotFoundError:
             return None
 
@@ -348,7 +433,7 @@ class Run:
 
     @property
     def stop_path(self) -> Place:
-        """Exists while the driver asks its workers to checkpoint and end; holds the reason."""
+        """Exists while the driver asks its workers to checkpoint and end; contains the reason."""
         return self.path / "stop"
 
     def ask_to_stop(self, reason: str) -> None:
@@ -371,7 +456,7 @@ def environment_with(plugins: list[str]) -> dict[str, Any]:
 
 
 def _environment(found: Any, path: Place) -> dict[str, Any]:
-    """Raises ConfigError for what no session has recorded."""
+    """Raises ConfigError if the content was not recorded by a session."""
     if not isinstance(found, dict):
         raise ConfigError(f"{path} is damaged (each entry must be a mapping); {VERSIONS_REMEDY}")
     for key, kind in _ENVIRONMENT_KINDS.items():
@@ -384,7 +469,7 @@ DEFAULT_RUN = "main"
 
 
 def find_run(text: str, storage: "str | Place" = DEFAULT_STORAGE) -> Run:
-    """A run by its folder, by `sweep/run`, or by the sweep's name when it has one run (or one called main)."""
+    """A run by its folder, by `sweep/run`, or by the sweep's name if the sweep has one run (or one called main)."""
     where = place(storage)
     try:
         found = _found_run(text, where)
@@ -399,29 +484,31 @@ def find_run(text: str, storage: "str | Place" = DEFAULT_STORAGE) -> Run:
 
 
 DEPTH = 3
-"""Of the folders in which files are written: the run's, trials/ and each trial's."""
+"""The folders in which files are written: the run's, trials/ and each trial's."""
 
 
 _LOCK_OF_OPTUNA = re.compile(r"study\.journal\.lock([0-9a-f-]{36}\.rename)?")
-"""A link that a search of an earlier version left when it was killed. Nothing opens it; the next driver removes it."""
+"""A link left by a killed search of an earlier version. Nothing opens it, and the next driver removes it."""
 
 
 def assert_own_files(run: Run) -> None:
-    """A link in a run that came from elsewhere would let us write where it points to."""
+    """Refuses links: a link in a run from someone else could make us write wherever it points."""
     if isinstance(run.path, Path) and (link := _first_link(str(run.path), DEPTH, _LOCK_OF_OPTUNA)):
         raise ConfigError(
-            f"{shown(Path(link))} is a link, and a run holds its own files; put the file itself there (the folder of "
-            "the run as a whole may be a link)"
+            f"{shown(Path(link))} is a link, but a run must have its own files; put the file itself there (the "
+            "folder of the run as a whole may be a link)"
         )
     if isinstance(run.path, Path) and (other := _first_irregular(str(run.path), DEPTH)):
-        raise ConfigError(f"{shown(Path(other))} is a pipe, a socket or a device, which no run holds; remove it")
+        raise ConfigError(
+            f"{shown(Path(other))} is a pipe, a socket or a device, which does not belong in a run; remove it"
+        )
 
 
 def _first_irregular(folder: str, depth: int) -> str:
-    """A pipe in the place of a file would be waited for, for ever."""
+    """Finds pipes and devices: reading a pipe instead of a file could block forever."""
     with suppress(FileNotFoundError, NotADirectoryError):
         entries = sorted(os.scandir(folder), key=lambda entry: entry.path)
-        entries = [entry for entry in entries if not entry.is_symlink()]  # which `_first_link` judges
+        entries = [entry for entry in entries if not entry.is_symlink()]  # `_first_link` checks links
         irregular = [entry.path for entry in entries if not entry.is_file() and not entry.is_dir()]
         below = (_first_irregular(entry.path, depth - 1) for entry in entries if depth > 1 and entry.is_dir())
         return next(filter(None, itertools.chain(irregular, below)), "")
@@ -429,7 +516,7 @@ def _first_irregular(folder: str, depth: int) -> str:
 
 
 def _first_link(folder: str, depth: int, passed_over: re.Pattern[str] | None = None) -> str:
-    """What vanishes during the look is not there."""
+    """Entries that vanish while the folder is read are skipped."""
     try:
         entries = list(os.scandir(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -460,17 +547,17 @@ def _found_run(text: str, where: Place) -> Run | None:
 
 
 def is_trial(path: Place) -> bool:
-    """Whether a trial is meant, by its folder or by its config."""
+    """Whether the path is a trial's folder or its config."""
     return path.name == CONFIG or (path.is_dir() and TrialFolder(path).is_recorded)
 
 
 def trial_at(path: Place) -> tuple[TrialFolder, Run]:
-    """A trial by its folder, and the run it is of."""
-    folder = TrialFolder(path.resolve())  # its name is the trial's id, also for `.`
+    """A trial by its folder, and its run."""
+    folder = TrialFolder(path.resolve())  # resolved, because the folder's name is the trial's id
     if folder.is_recorded:
         run = Run(folder.path.parent.parent)
         assert_own_files(run)
         return folder, run
     trials = Run(folder.path).trials()
     example = shown(trials[0].path) if trials else "runs/SWEEP/RUN/trials/ID"
-    raise ConfigError(f"{path} is no trial's folder, for it has no config.json; name one such as {example}")
+    raise ConfigError(f"{path} is not a trial's folder: it has no config.json; give a folder such as {example}")

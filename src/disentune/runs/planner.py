@@ -1,4 +1,4 @@
-"""What to run next, worked out from the ledger alone. Knows no Ray; a simulator or a cluster can carry it out."""
+"""Decides what to run next, based only on the ledger. Independent of Ray: a simulator or a cluster can execute it."""
 
 import errno
 import math
@@ -18,49 +18,50 @@ from disentune.runs.choice import EVERY_TRIAL, Choice
 from disentune.runs.ledger import Run
 from disentune.runs.segment import WORDS, Segment, StepReport
 from disentune.runs.suggest import Suggestions, arms_of, journal, meanings
-from disentune.runs.trial_folder import CONFIG, ROWS, STATUS, Status, TrialFolder, is_final
+from disentune.runs.trial_folder import CONFIG, FINISHED, ROWS, STATUS, Status, TrialFolder, is_final
 from disentune.runs.verdicts import History, Member, Replicates, milestones, moves, verdict
 from disentune.spec.config import Invalid, TrialConfig, flattened
 from disentune.spec.settings import Asha, Cause, Median, OptunaSearch, Pbt
 from disentune.spec.space import Point, SweepPoints, domains, fixed, trial_config
 
 LEAVE_S = 5.0
-"""How long a trial whose node is taken away waits, so that nothing new is put there any more."""
+"""How long a trial waits after its node was pre-empted, so that it is not placed on the same node again."""
 DOUBT_S = 60.0
-"""How long it may take until the cluster knows that a node has died."""
+"""How long it may take until the cluster notices that a node has died."""
 FIRST_REST_S, LONGEST_REST_S = 1.0, 60.0
 STORAGE_FAULTS, STORAGE_S = 5, 300.0
-"""A session ends when no trial could use the storage so many times and for so long, and nothing came in between."""
+"""A session ends when trials failed to use the storage this many times, over this time, without a success in
+between."""
 
 
 @dataclass
 class PlannedTrial:
-    """A point of the sweep with one of its seeds, and what is known of it; `order` is the point's place in its arm."""
+    """A point of the sweep with one of its seeds, and its state; `order` is the point's position in its arm."""
 
     order: int
     point: Point
     folder: TrialFolder
     status: Status
     siblings: "list[PlannedTrial]"
-    """The trials of the same point, itself included."""
+    """The trials of the same point, including this one."""
     history: History = field(default_factory=History)
     milestones: Sequence[int] = ()
     overrides: dict[str, Any] = field(default_factory=dict)
     inherited: int = 0
-    """Step at which it last took over another trial's weights."""
+    """Step at which it last copied another trial's weights."""
     source: str = ""
-    """The trial that it took over there."""
+    """The trial that it copied at that step."""
     changed: bool = False
-    """Whether some row of it has values that a population has changed."""
+    """Whether population based training has changed values in one of its rows."""
     active: bool = False
     attempt: int = 0
     lost_on: list[str] = field(default_factory=list)
-    """Nodes on which its worker vanished, in a row without a new checkpoint."""
+    """Nodes on which its worker vanished, consecutively, without a new checkpoint."""
     storage_faults: int = 0
-    """In a row, without a new checkpoint."""
+    """Consecutive hangs without a new checkpoint."""
     rests_until: float = 0.0
     doubt: str = ""
-    """Why it has failed, if it turns out that its last node is alive."""
+    """Why it has failed, if its last node turns out to be alive."""
 
     @property
     def id(self) -> str:
@@ -72,12 +73,12 @@ class PlannedTrial:
 
     @property
     def was_stopped(self) -> bool:
-        """By the scheduler."""
-        return self.history.ended and self.status.cause.startswith("scheduler.")
+        """Whether the scheduler stopped it."""
+        return self.history.ended and self.status.state == "stopped"
 
 
 class Planner:
-    """Hands out segments and takes in how they ended. Equal ledgers give equal decisions."""
+    """Hands out segments and receives how they ended. Equal ledgers give equal decisions."""
 
     def __init__(
         self,
@@ -89,15 +90,16 @@ class Planner:
         open_journal: Callable[[Place], BaseStorage] = journal,
         is_dead: Callable[[str], bool] = lambda node_id: False,
     ):
-        """`is_dead` says whether a node is known to be gone."""
+        """`is_dead` returns whether a node is known to be dead."""
         self.run, self.sweep, self.session, self.clock = run, asked.sweep, session, clock
         self.points, self.choice, self._taken = asked.points, choice, 0
         self.settings = asked.sweep.settings
         self._is_dead = is_dead
         self._trouble: Unavailable | None = None
         self.notes: list[str] = []
-        """For the user, on what is done again."""
+        """Notes for the user about work that is repeated."""
         self._storage_faults, self._storage_since = 0, math.inf
+        self._rewinds = 0
         self._known = run.known_trials(CONFIG, STATUS, ROWS)
         self.trials: dict[str, PlannedTrial] = {}
         self.arms: dict[str, list[Replicates]] = {}
@@ -107,7 +109,7 @@ class Planner:
         self._points: dict[str, list[list[PlannedTrial]]] = {}
         self._start(open_journal)
 
-    # what there is
+    # trials
 
     def _start(self, open_journal: Callable[[Place], BaseStorage]) -> None:
         if isinstance(self.settings.search, OptunaSearch):
@@ -119,7 +121,7 @@ class Planner:
         self._grow()
 
     def _open_studies(self, storage: BaseStorage, search: OptunaSearch) -> None:
-        """Raises ConfigError when they were begun with another sweep."""
+        """Raises ConfigError if the studies were started with a different sweep."""
         objective, meaning = self.settings.objective, meanings(self.sweep)
         assert objective is not None
         changes = [f"arms.{arm} is missing" for arm in arms_of(storage) if arm not in self.sweep.arms]
@@ -130,7 +132,7 @@ class Planner:
             raise changed_search(self.run, changes)
 
     def _admit_points(self) -> None:
-        """Of a grid or random search."""
+        """The trials of a grid or random search."""
         for point in self.points:
             self._admit(point)
         self._apply_generations()
@@ -142,7 +144,7 @@ class Planner:
             self._apply_generations()
 
     def _admit(self, point: Point) -> PlannedTrial:
-        """Takes a point in; its folder is made only when it first runs."""
+        """Adds a point; its folder is created only when it first runs."""
         known = self.trials.get(point.config.id)
         if known is not None:
             return known
@@ -178,7 +180,7 @@ class Planner:
         return True
 
     def _admit_suggestion(self, arm: str, values: dict[str, Any]) -> list[PlannedTrial]:
-        """The trials of one suggestion; none when its values do not go together, which counts as a failed point."""
+        """The trials of one suggestion; empty if its values are invalid together, which counts as a failed point."""
         flat = fixed(self.sweep, arm) | values
         try:
             config = trial_config(flat, 0)
@@ -187,7 +189,7 @@ class Planner:
         return [self._admit(Point(config.with_seed(seed), (arm,))) for seed in self.sweep.seeds]
 
     def _siblings(self, point: Point) -> list[PlannedTrial]:
-        """The trials of a point so far; one for each seed where they are judged together."""
+        """The trials of a point so far; one per seed if seeds are judged together."""
         together = isinstance(self.settings.scheduler, Asha | Median)
         config = point.config.with_seed(0) if together else point.config
         return self._replicates.setdefault((point.arms[0], config.id), [])
@@ -203,18 +205,19 @@ class Planner:
         if objective is not None and objective.metric in row["metrics"]:
             trial.history.add(row["step"], row["metrics"][objective.metric], objective.mode)
 
-    # what to do
+    # decisions
 
     def next(self) -> Segment | None:
-        """The next segment that can run now. None: nothing can, until a running one ends (or all is finished)."""
+        """The next segment that can run now; None if nothing can run until a running one ends, or if all is
+        finished."""
         while True:
-            before = len(self.trials), len(self.open)
+            before = len(self.trials), len(self.open), self._rewinds
             segment = self._first()
-            if segment is not None or before == (len(self.trials), len(self.open)):
-                return segment  # else a trial was stopped on the way, which may free others or bring new ones
+            if segment is not None or before == (len(self.trials), len(self.open), self._rewinds):
+                return segment  # otherwise a trial was stopped or rewound meanwhile, so another one may be able to run
 
     def _first(self) -> Segment | None:
-        """Of the trials that are open now the first that can run."""
+        """The first of the open trials that can run now."""
         now = self.clock()
         for trial in list(self.open):
             if trial.active or trial.rests_until > now or self._is_over(trial):
@@ -225,8 +228,8 @@ class Planner:
                     return self._segment(trial, until)
             except (OSError, Unavailable) as error:
                 if trial.history.ended or isinstance(error, FileNotFoundError):
-                    raise  # the search could not be told, which only a new driver can mend; or a checkpoint is gone
-                self._count_storage(trial)  # its folder cannot be written now, nor could another's
+                    raise  # the search missed a result, which only a new driver can fix; or a checkpoint is gone
+                self._count_storage(trial)  # its folder cannot be written now; nor, probably, can another one
                 return None
         return None
 
@@ -236,24 +239,24 @@ class Planner:
 
     @property
     def has_begun(self) -> bool:
-        """Whether some trial has run before."""
+        """Whether any trial has run before."""
         return any(trial.status.attempts for trial in self.trials.values())
 
     def _allowed(self, trial: PlannedTrial) -> int | None:
-        """The step this trial may train to, by its scheduler; None while it waits or once it is stopped."""
+        """The step to which the scheduler lets this trial train; None while it waits or once it is stopped."""
         last, at = self._last_step(trial), trial.status.step
         if at in trial.milestones and at < last and at in trial.history.values:
             decision = self._decide(trial, at)
             if decision == "stop":
-                self._close(trial, "done", f"scheduler.{self.settings.scheduler.name}: stopped at step {at}")
+                self._close(trial, "stopped", f"scheduler.{self.settings.scheduler.name}: stopped at step {at}")
             if decision != "go":
                 return None
         ahead = bisect(trial.milestones, at)
         return min(trial.milestones[ahead], last) if ahead < len(trial.milestones) else last
 
     def _decide(self, trial: PlannedTrial, step: int) -> str:
-        """Points are judged within their arm: arms are compared by the reader, not cut against each other. What was
-        decided for one seed holds for all, also for a seed that the sweep was given later."""
+        """Points are judged within their arm, because comparing arms is left to the reader. A decision for one seed
+        holds for all seeds of the point, including seeds that were added to the sweep later."""
         scheduler = self.settings.scheduler
         if isinstance(scheduler, Asha | Median):
             if any(other.was_stopped and other.status.step <= step for other in trial.siblings):
@@ -266,13 +269,13 @@ class Planner:
         return self._generation(trial, step)
 
     def _segment(self, trial: PlannedTrial, until: int) -> Segment:
-        if isinstance(self.run.path, Path) and not self.run.path.is_dir():  # it is not brought back
+        if isinstance(self.run.path, Path) and not self.run.path.is_dir():  # do not create it again
             raise OSError(errno.ENODEV, "it was deleted, or its storage is not mounted", str(self.run.path))
         trial.folder.create(trial.config, trial.point.arms)
         trial.active = True
         trial.attempt = max(trial.attempt, trial.status.attempts) + 1
         settings = self.settings.model_dump()
-        if trial.status.faults.get("memory"):  # alone on a whole GPU; no number depends on its share
+        if trial.status.faults.get("memory"):  # gets a whole GPU; results do not depend on the share
             settings["resources"]["gpu"] = math.ceil(settings["resources"]["gpu"])
         return Segment(
             run=str(self.run.path),
@@ -287,10 +290,10 @@ class Planner:
             attempt=trial.attempt,
         )
 
-    # what happened
+    # reports
 
     def report(self, trial_id: str, report: StepReport) -> None:
-        """A worker's report, in the order in which it came."""
+        """Handles a worker's report; called in order of arrival."""
         trial = self.trials[trial_id]
         if report.row is not None:
             self._note(trial, report.row)
@@ -303,27 +306,28 @@ class Planner:
                 self._end(trial)
 
     def lost(self, trial_id: str, why: str, cause: Cause | None = "lost", certain: bool = True) -> str:
-        """A segment ended without a word of its own: its trial goes on from its newest checkpoint, but not for ever.
+        """Handles a segment that ended without a report: its trial continues from its newest checkpoint, up to its
+        retries.
 
-        `cause` is None when it is nobody's fault. `certain` says that the worker's node is known to be alive. Returns
-        what to tell the user.
+        `cause` is None if it does not count as a failure. `certain`: the worker's node is known to be alive. Returns a
+        message for the user.
         """
         trial = self.trials[trial_id]
         trial.active = False
         before = trial.status
-        with suppress(ConfigError, OSError):  # a storage that fails now is met again by the next worker
+        with suppress(ConfigError, OSError):  # the next worker will notice if the storage still fails
             self._catch_up(trial)
         if self._is_final(trial):
             self._end(trial)
-            failed = trial.status.state == "failed"  # its watchdog has said so
+            failed = trial.status.state == "failed"  # recorded by its watchdog
             return f"{trial_id} failed: {first_line(trial.status.cause)}" if failed else f"{trial_id} had ended"
         if trial.status.step > before.step:
             trial.lost_on, trial.storage_faults = [], 0
-        hung = trial.status.faults.get("hang", 0) > before.faults.get("hang", 0)  # its watchdog has counted it
+        hung = trial.status.faults.get("hang", 0) > before.faults.get("hang", 0)  # counted by its watchdog
         cause = "hang" if hung else cause
-        if cause == "memory":  # of the node: its other trials need some time to give some back
+        if cause == "memory":  # the node's memory: its other trials need some time to release some
             trial.rests_until = self.clock() + LONGEST_REST_S
-            cause = cause if trial.status.attempts == trial.attempt else None  # it had not even begun
+            cause = cause if trial.status.attempts == trial.attempt else None  # it had not started yet
         self._count(trial, None if hung else cause)
         if cause is None:
             return f"{trial_id} waits for another worker: {why}"
@@ -334,15 +338,15 @@ class Planner:
             else:
                 self._close(trial, "failed", problem)
                 return f"{trial_id} failed: it {WORDS[cause]}: {problem}"
-        return f"{trial_id} {WORDS[cause]} at step {trial.status.step} and goes on from there: {why}"
+        return f"{trial_id} {WORDS[cause]} at step {trial.status.step} and continues from there: {why}"
 
     @property
     def trouble(self) -> Unavailable | None:
-        """Set once no trial could use the storage for too long: then the session must end."""
+        """Set once no trial could use the storage for too long; the session must then end."""
         return self._trouble
 
     def node_of(self, trial_id: str) -> str:
-        """Where its newest attempt runs; empty when it is not known (yet)."""
+        """The node of its newest attempt; empty if not (yet) known."""
         trial = self.trials[trial_id]
         with suppress(ConfigError, OSError):
             status = trial.folder.status()
@@ -350,13 +354,13 @@ class Planner:
         return ""
 
     def _catch_up(self, trial: PlannedTrial) -> None:
-        """With what its worker has written."""
+        """The trial, updated with what its worker has written."""
         trial.status, rows, _ = trial.folder.sound()
         for row in rows:
             self._note(trial, row)
 
     def _count(self, trial: PlannedTrial, cause: Cause | None) -> None:
-        """Also gives the trial back, so that a worker which only seems to be gone finds that it was given up."""
+        """Also marks the attempt as given up, so that a worker that only seemed to be dead notices."""
         if cause == "lost":
             trial.lost_on.append(trial.status.node_id if trial.status.attempts == trial.attempt else "")
         elif cause == "preempted":
@@ -376,17 +380,17 @@ class Planner:
         self._storage_since = min(self._storage_since, now)
         if self._storage_faults >= STORAGE_FAULTS and now - self._storage_since >= STORAGE_S:
             self._trouble = Unavailable(
-                f"{self.run.path}: nobody could use the storage for {now - self._storage_since:.0f} s; see that it is "
-                "there, has room and can be written on every node, then resume"
+                f"{self.run.path}: no trial could use the storage for {now - self._storage_since:.0f} s; check that it "
+                "is mounted, has free space and is writable on every node, then resume the run"
             )
 
     def _allowed_again(self, trial: PlannedTrial, cause: Cause) -> bool:
-        if cause == "lost":  # not where the node turned out to be gone by now
+        if cause == "lost":  # does not apply if the node has turned out to be dead
             return self.settings.retries.allow("lost", sum(not self._is_dead(node) for node in trial.lost_on))
         return self.settings.retries.allow(cause, trial.status.faults.get(cause, 0))
 
     def _is_over(self, trial: PlannedTrial) -> bool:
-        """Whether a trial that was in doubt has failed, now that the cluster knows of its last node."""
+        """Whether an undecided trial has failed, now that the state of its last node is known."""
         problem, trial.doubt = trial.doubt, ""
         if not problem or self._allowed_again(trial, "lost"):
             return False
@@ -405,7 +409,7 @@ class Planner:
     # optuna
 
     def _grow(self) -> None:
-        """Tells results and asks for points as far as the fixed sequence allows."""
+        """Reports results and asks for points as far as the fixed sequence allows."""
         for arm, study in self.studies.items():
             while True:
                 number = study.waits_for()
@@ -418,19 +422,20 @@ class Planner:
                     self._points[arm].append(self._admit_suggestion(arm, study.ask()))
 
     def _told(self, study: Suggestions, trials: list[PlannedTrial]) -> bool:
-        """Tells one point's mean over its seeds, if all of them have ended: of their values at the end of training, or
-        at the step at which the scheduler stopped the point. A point of which a seed failed or diverged has failed."""
+        """Reports one point's mean over its seeds once all of them have ended: their values at the end of training, or
+        at the step at which the scheduler stopped the point. A point has failed if one of its seeds failed or
+        diverged."""
         if not all(trial.history.ended for trial in trials):
             return False
         step = min((trial.status.step for trial in trials if trial.was_stopped), default=None)
         values = [value for trial in trials if (value := self._value(trial, step)) is not None]
-        sound = all(trial.status.state == "done" for trial in trials) and all(map(math.isfinite, values))
+        sound = all(trial.status.state in FINISHED for trial in trials) and all(map(math.isfinite, values))
         complete = bool(values) and (step is not None or len(values) == len(trials))
         study.tell(sum(values) / len(values) if sound and complete else None, step or 0, step is not None)
         return True
 
     def _value(self, trial: PlannedTrial, step: int | None) -> float | None:
-        """A trial's result at a step, or at the end of its training; None where it has none."""
+        """A trial's result at a step, or at the end of its training; None if it has none."""
         objective, values = self.settings.objective, trial.history.values
         assert objective is not None
         values = {**values, **self._end_value(trial)} if step is None else values
@@ -441,8 +446,8 @@ class Planner:
         return oriented if objective.mode == "max" else -oriented
 
     def _end_value(self, trial: PlannedTrial) -> dict[int, float]:
-        """The objective where the trial ended, if that was between two evaluations. It is in no history: a trial that
-        later continues is judged by what a trial that was never stopped has."""
+        """The objective at the end of a trial that ended between two evaluations. It is not part of the history, so a
+        trial that continues later is judged like one that was never stopped."""
         end, found, objective = trial.folder.end(), History(), self.settings.objective
         assert objective is not None
         is_last = end is not None and end["step"] >= max(trial.history.values, default=0)
@@ -470,9 +475,9 @@ class Planner:
                 self.trials[trial_id].source = move["source"]
 
     def _restart_lost_populations(self) -> bool:
-        """A member that cannot go on from where it took over another needs states that nobody has any more: its whole
-        population begins again, and comes to the same numbers. The record goes last: a driver that dies on the way
-        finds the same members lost."""
+        """If a member cannot continue from the state it copied, and that state no longer exists, its whole population
+        starts again and gives the same numbers. The record is deleted last, so that a driver that dies meanwhile finds
+        the same members lost."""
         if not isinstance(self.settings.scheduler, Pbt):
             return False
         open_ones = {name: group for name, group in self._populations() if not all(t.history.ended for t in group)}
@@ -488,32 +493,32 @@ class Planner:
         return bool(lost)
 
     def _why_lost(self, trial: PlannedTrial) -> str:
-        """Empty when a trial has ended, or can go on by itself or from the checkpoint that it took over."""
+        """Why a trial cannot continue; empty if it has ended, or can continue from its own or the copied checkpoint."""
         if trial.changed and not trial.inherited:
-            return f"trial {trial.id} has taken over another, but population.json does not say so"
+            return f"trial {trial.id} has copied another trial, but population.json has no record of it"
         if trial.history.ended or not trial.inherited:
             return ""
-        taken = f"trial {trial.id} took over trial {trial.source} at step {trial.inherited}"
+        taken = f"trial {trial.id} copied trial {trial.source} at step {trial.inherited}"
         gap = trial.folder.first_missing(trial.inherited) if trial.id in self._known else 0
         if gap is not None and gap <= trial.inherited:
-            return f"{taken}, and its rows from before that are missing"
+            return f"{taken}, and its earlier rows are missing"
         own, other = trial.folder.checkpoints, self.run.trial(trial.source).checkpoints
         steps = [step for step in reversed(own.steps()) if trial.inherited <= step < (gap or math.inf)]
         if any(map(own.is_sound, steps)) or other.is_sound(trial.inherited):
             return ""
-        return f"{taken}, and neither has a sound checkpoint since then"
+        return f"{taken}, and neither trial has an intact checkpoint since then"
 
     def _generation(self, trial: PlannedTrial, step: int) -> str:
-        """Moves a population on once all its members have reached a milestone.
+        """Advances a population once all its members have reached a milestone.
 
-        The copies come first and the record last: a driver that dies between them makes the same moves again.
+        Copies are written first and the record last, so that a driver that dies in between makes the same moves again.
         """
         name = _population(trial)
         if any(g["population"] == name and g["step"] == step for g in self.run.generations()):
             return "go"
         members = dict(self._populations())[name]
         if any(not member.history.ended and (member.active or member.status.step < step) for member in members):
-            return "wait"  # a row at the milestone is not enough: its checkpoint must be there to be copied
+            return "wait"  # a row at the milestone is not enough: the checkpoint must exist to be copied
         living = [member for member in members if step in member.history.values and not member.history.ended]
         scheduler = self.settings.scheduler
         assert isinstance(scheduler, Pbt)
@@ -532,9 +537,10 @@ class Planner:
         return "go"
 
     def _rewind(self, trial: PlannedTrial, step: int) -> None:
-        """Lets a trial come to a milestone once more, to write the checkpoint that it lacks there."""
+        """Trains a trial to a milestone again, to write its missing checkpoint."""
         before = max((other for other in trial.milestones if other < step), default=0)
         trial.status = trial.folder.update_status(step=before)
+        self._rewinds += 1
 
     def _member(self, trial: PlannedTrial, step: int) -> Member:
         flat = flattened(trial.config.tree()) | trial.overrides
@@ -543,9 +549,10 @@ class Planner:
 
 
 def changed_search(run: Run, changes: Sequence[str]) -> ConfigError:
+    listed = "; ".join(list(dict.fromkeys(changes))[:4])
     return ConfigError(
-        f"{run.path} was searched with other arms, domains or settings ({'; '.join([*changes][:4])}); undo the change, "
-        "or run the changed sweep under another name: --name NEW"
+        f"{run.path} was started with different arms, domains or settings ({listed}); undo the change, or run the "
+        "changed sweep under another name: --name NEW"
     )
 
 

@@ -1,30 +1,35 @@
-"""What a run would do, before it does it: trials done, continuing and new, disk, and time by a short probe."""
+"""What a run would do: trials done, continuing and new, disk space, and time estimated by a short probe."""
 
 import itertools
 import os
+import shlex
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 from disentune.data.prepared.preparing import assert_obtainable
 from disentune.data.prepared.store import about_of, is_root_set, root, use_root
 from disentune.data.prepared.stored import contents
 from disentune.environment import differences
 from disentune.errors import ConfigError, DataError, Problem, first_line
+from disentune.files.storage import shown
 from disentune.learn import process
 from disentune.learn.evaluation import evaluated
-from disentune.learn.training import Training, built_model
-from disentune.plugin import AutoEncoder, Source
+from disentune.learn.training import Training, built_model, donated
+from disentune.plugin import Source
 from disentune.runs.choice import EVERY_TRIAL, Choice, choose, selected_by
 from disentune.runs.ledger import Run, environment_with
 from disentune.runs.rows import missing_rows_note
+from disentune.runs.transfers import Taken, Transfers, assert_droppable, found_elsewhere
 from disentune.runs.trial_folder import CONFIG, ROWS, STATUS, Sound, Status, TrialFolder, is_final
 from disentune.spec import space
 from disentune.spec.config import TrialConfig, changed_keys, flattened
-from disentune.spec.settings import OptunaSearch
+from disentune.spec.settings import OptunaSearch, Pbt, Settings
 from disentune.spec.space import Point, SweepPoints
 from disentune.spec.sweepfile import SweepFile
 
@@ -33,7 +38,7 @@ PROBE_STEPS = 30
 
 @dataclass(frozen=True)
 class Plan:
-    """Counts of trials; `continuing` maps unfinished ones to the step they go on from."""
+    """Counts of trials; `continuing` maps each unfinished trial to the step it continues from."""
 
     sweep: str
     trials: int
@@ -43,9 +48,15 @@ class Plan:
     arms: dict[str, int]
     warnings: list[str] = field(default_factory=list)
     sources: tuple[Source, ...] = ()
-    """Prepared data that the unfinished trials read."""
+    """Prepared data that unfinished trials read."""
     choice: Choice = EVERY_TRIAL
-    """The trials that the counts are of."""
+    """The trials that are counted."""
+    transfers: Transfers = field(default_factory=Transfers)
+    """Trials that are moved before training starts."""
+    taken: Mapping[str, int] = field(default_factory=dict)
+    """Number of trials copied from other runs, by run; they count as neither done nor new."""
+    dropped: int = 0
+    """Number of trials in the folder dropped/ once the run has started."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -56,6 +67,8 @@ class Plan:
             "new": self.new,
             "arms": [{"name": name, "trials": count} for name, count in self.arms.items()],
             "problems": [],
+            **({"taken_over": dict(self.taken)} if self.taken else {}),
+            **({"dropped": self.dropped} if self.dropped else {}),
         }
 
 
@@ -66,39 +79,80 @@ def make_plan(
     limit: int | None = None,
     retry_failed: bool = False,
     say: space.Say = lambda what, done, total: None,
+    drop: bool = False,
 ) -> Plan:
-    """Compares a sweep with the ledger. Raises ConfigError with every problem."""
+    """Compares a sweep with the ledger. Raises ConfigError with every problem. `drop` sets aside trials that are no
+    longer in the sweep."""
     sweep = asked.sweep
     selection = selected_by(sweep, only)
     use_root(sweep.settings.data.root)
     folders = run.known_trials(CONFIG, STATUS, ROWS)
-    read = _read_whole(folders)
-    statuses, gaps = {id: sound.status for id, sound in read.items()}, _gap_notes(read)
-    if retry_failed:
-        statuses = {id: replace(s, state="pending") if s.state == "failed" else s for id, s in statuses.items()}
     if isinstance(sweep.settings.search, OptunaSearch):
-        return replace(_suggested_plan(asked, run, folders, statuses, gaps), choice=Choice(most=limit))
+        choice = Choice(most=limit, flags=_flags(only, limit))
+        return replace(_suggested_plan(asked, run, folders, retry_failed), choice=choice)
     by_id = _by_id(asked.points, say)
+    orphans = _orphans(sweep, run, folders, by_id, drop)
+    aside = run.dropped()
+    restored = {id: folder for id, folder in aside.items() if id in by_id and id not in folders}
+    folders = {id: folder for id, folder in folders.items() if id not in orphans} | restored
+    statuses, gaps = _statuses(folders, retry_failed)
     configs = [point.config for point in by_id.values()]
-    _refuse_changed_meaning(sweep, run, folders, configs)
     _refuse_other_contents(configs, statuses)
-    choice = choose(asked.points, statuses, selection, limit)
+    wanted = {id: p for id, p in by_id.items() if id not in folders and (not selection or selection(_values(p)))}
+    take = {id: taken for id, taken in found_elsewhere(run, wanted, sweep).items() if _same_data(taken)}
+    known = statuses | {id: Status("done", taken.point.config.training.steps) for id, taken in take.items()}
+    choice = replace(choose(asked.points, known, selection, limit, sweep.settings), flags=_flags(only, limit))
     points = [point for id, point in by_id.items() if choice.has(id)]
-    states = [statuses.get(point.config.id) for point in points]
-    begun = [(point.config, status) for point, status in zip(points, states, strict=True) if status is not None]
+    counts = _counted(points, statuses, take, sweep)
+    warnings = gaps + _warnings(run, sweep, statuses)
+    transfers = Transfers(tuple(orphans), tuple(restored), take)
+    return replace(counts, warnings=warnings, choice=choice, transfers=transfers,
+                   dropped=len(aside) - len(restored) + len(orphans))  # fmt: skip
+
+
+def _flags(only: str | None, limit: int | None) -> str:
+    given = {"--only": only, "--limit": limit}
+    return shlex.join(f"{word}" for flag, value in given.items() if value is not None for word in (flag, value))
+
+
+def _counted(
+    points: Sequence[Point], statuses: Mapping[str, Status], take: Mapping[str, Taken], sweep: SweepFile
+) -> Plan:
+    """The plan of these points; `take` has the trials to copy from other runs."""
+    begun = [(point.config, statuses[point.config.id]) for point in points if point.config.id in statuses]
     continuing = {
         config.id: status.step
         for config, status in begun
         if not is_final(status, config.training.steps, sweep.settings)
     }
-    done = len(begun) - len(continuing)
-    counts = Counter(arm for point in points for arm in point.arms)
-    arms = {arm: counts[arm] for arm in sweep.arms}
-    new = len(points) - done - len(continuing)
-    finished = {config.id for config, _ in begun} - continuing.keys()
-    sources = _sources(point.config for point in points if point.config.id not in finished)
-    warnings = gaps + _warnings(run, sweep, statuses)
-    return Plan(sweep.name, len(points), done, new, continuing, arms, warnings, sources, choice)
+    taken = [take[point.config.id] for point in points if point.config.id in take]
+    over = ({config.id for config, _ in begun} - continuing.keys()) | {one.folder.id for one in taken}
+    arms = Counter(arm for point in points for arm in point.arms)
+    return Plan(
+        sweep.name, len(points), done=len(begun) - len(continuing), new=len(points) - len(begun) - len(taken),
+        continuing=continuing, arms={arm: arms[arm] for arm in sweep.arms},
+        sources=_sources(point.config for point in points if point.config.id not in over),
+        taken=Counter(shown(one.run.path) for one in taken),
+    )  # fmt: skip
+
+
+def _values(point: Point) -> dict[str, Any]:
+    return {**point.config.tree(), "arm": point.arms}
+
+
+def _same_data(taken: Taken) -> bool:
+    """Whether a trial of another run was trained on the data contents that are prepared here, if any are."""
+    then, config = taken.folder.status().contents, taken.point.config
+    return not then or not is_root_set() or _contents_now(config) in (then, [""] * len(then))
+
+
+def _statuses(folders: dict[str, TrialFolder], retry_failed: bool) -> tuple[dict[str, Status], list[str]]:
+    """Trials by id, and notes on missing rows."""
+    read = _read_whole(folders)
+    statuses = {id: sound.status for id, sound in read.items()}
+    if retry_failed:
+        statuses = {id: replace(s, state="pending") if s.state == "failed" else s for id, s in statuses.items()}
+    return statuses, _gap_notes(read)
 
 
 def _by_id(points: Sequence[Point], say: space.Say) -> dict[str, Point]:
@@ -110,12 +164,12 @@ def _by_id(points: Sequence[Point], say: space.Say) -> dict[str, Point]:
 
 
 def plan_afresh(asked: SweepPoints, only: str | None = None) -> Plan:
-    """As if nothing had been done: for a command that does not see the run."""
+    """The plan for an empty run; for commands that cannot see the run."""
     return make_plan(asked, Run(Path(os.devnull) / "no run"), only)
 
 
 def sources_of(config: TrialConfig) -> tuple[Source, ...]:
-    """Prepared data that a trial reads."""
+    """The prepared data that a trial reads."""
     return tuple(config.dataset.plugin.sources(config.dataset.params))
 
 
@@ -125,7 +179,7 @@ def _sources(configs: Iterable[TrialConfig]) -> tuple[Source, ...]:
 
 
 def prepared(sources: Iterable[Source], data_root: str | None) -> set[str]:
-    """Keys of those that this machine has prepared; none where no data root is known."""
+    """Keys of the data that is prepared on this machine; empty if no data root is set."""
     use_root(data_root)
     return {source.key for source in sources if _is_prepared(source)}
 
@@ -138,7 +192,8 @@ def _is_prepared(source: Source) -> bool:
 
 
 def unprepared(plan: Plan) -> list[Source]:
-    """What must be prepared before a trial can start. ConfigError when the root is unknown or something is damaged."""
+    """Data that must be prepared before a trial can start. Raises ConfigError if the root is not set or data is
+    damaged."""
     try:
         missing = [source for source in plan.sources if about_of(source) is None]
         for source in missing:
@@ -149,7 +204,7 @@ def unprepared(plan: Plan) -> list[Source]:
 
 
 def _read_whole(folders: dict[str, TrialFolder]) -> dict[str, Sound]:
-    """Reads every trial whole, so that all damage is known before anything starts. Raises one ConfigError with all."""
+    """Reads every trial completely, so that one ConfigError reports all damage before anything starts."""
     read, damage = {}, list[str]()
     for id, folder in folders.items():
         try:
@@ -162,7 +217,7 @@ def _read_whole(folders: dict[str, TrialFolder]) -> dict[str, Sound]:
 
 
 def _damage(folder: TrialFolder) -> Iterator[str]:
-    """Of each file of a trial."""
+    """Problems of each file of a trial."""
     for read in (folder.tree, folder.rows, folder.status):
         try:
             read()
@@ -172,17 +227,15 @@ def _damage(folder: TrialFolder) -> Iterator[str]:
 
 def _gap_notes(read: dict[str, Sound]) -> list[str]:
     gaps = {id: sound.gap for id, sound in read.items() if sound.gap is not None}
-    return [f"{missing_rows_note(gaps)}; they are computed again from there"] if gaps else []
+    return [f"{missing_rows_note(gaps)}; these trials are computed again from there"] if gaps else []
 
 
-def _suggested_plan(
-    asked: SweepPoints, run: Run, folders: dict[str, TrialFolder], statuses: dict[str, Status], gaps: list[str]
-) -> Plan:
-    """A model-based search decides its points as it goes; only their number is known."""
-    sweep = asked.sweep
+def _suggested_plan(asked: SweepPoints, run: Run, folders: dict[str, TrialFolder], retry_failed: bool) -> Plan:
+    """The plan of a model-based search, which chooses its points as it runs: only their number is known."""
+    sweep, (statuses, gaps) = asked.sweep, _statuses(folders, retry_failed)
     if folders or run.journal_path.exists():
         suggested = _suggested(asked, run)
-        _refuse_changed_meaning(sweep, run, folders, suggested)
+        _refuse_orphans(sweep, run, folders, {config.id: config for config in suggested})
         _refuse_other_contents(suggested, statuses)
     arms = {arm: sweep.settings.search.points * len(sweep.seeds) for arm in sweep.arms}  # type: ignore[union-attr]
     continuing = {id: status.step for id, status in statuses.items() if not status.final}
@@ -196,8 +249,9 @@ def _suggested_plan(
 
 
 def _suggested(asked: SweepPoints, run: Run) -> list[TrialConfig]:
-    """What the search has asked for so far; what a cut journal lacks is suggested again. Raises ConfigError when the
-    search was begun with another sweep: its journal says so, or, if an earlier version wrote it, the run's own file."""
+    """The suggestions so far; those missing from a truncated journal are suggested again. Raises ConfigError if the
+    search was started with a different sweep, according to its journal or, if an earlier version wrote it, the run's
+    sweep file."""
     from disentune.runs.planner import Planner, changed_search  # Optuna takes a moment to import
     from disentune.runs.suggest import meanings, rehearsal
 
@@ -219,32 +273,44 @@ def _warnings(run: Run, sweep: SweepFile, statuses: dict[str, Status]) -> list[s
     failed = sum(status.state == "failed" for status in statuses.values())
     notes = run.notes()
     if changed:
-        text = "this run has rows of another environment or other code, so new numbers may differ"
+        text = "earlier rows of this run come from a different environment or code, so new numbers may differ"
         notes.append(f"{text}: {', '.join(changed)}")
     if now.scheduler.name != "none" and (before.scheduler, before.objective) != (now.scheduler, now.objective):
-        notes.append("the scheduler or objective has changed; trials that were stopped by the old one stay stopped")
+        notes.append("the scheduler or objective has changed; trials that the old one stopped stay stopped")
     if failed:
         notes.append(f"{failed} trial(s) failed before; --retry-failed runs them again")
     return notes
 
 
-def _refuse_changed_meaning(
-    sweep: SweepFile, run: Run, folders: dict[str, TrialFolder], asked: list[TrialConfig]
+def _orphans(
+    sweep: SweepFile, run: Run, folders: Mapping[str, TrialFolder], asked: Mapping[str, Point], drop: bool
+) -> list[str]:
+    """Trials that have run but are no longer in the sweep. Raises ConfigError unless they may be set aside: a sweep may
+    grow, but if it shrinks the user must decide."""
+    orphans = sorted(folders.keys() - asked.keys())
+    if orphans and not drop:
+        _refuse_orphans(sweep, run, folders, {id: point.config for id, point in asked.items()})
+    if orphans:
+        assert_droppable(run, sweep.settings, everything=len(orphans) == len(folders))
+    return orphans
+
+
+def _refuse_orphans(
+    sweep: SweepFile, run: Run, folders: Mapping[str, TrialFolder], asked: Mapping[str, TrialConfig]
 ) -> None:
-    """A sweep may grow. When trials that ran are no longer asked for, the user decides what is meant."""
-    orphans = [folders[id] for id in sorted(folders.keys() - {config.id for config in asked})]
-    if not orphans:
-        return
-    raise ConfigError(
-        f"{run.path} holds {len(orphans)} trial(s) that {sweep.file} no longer asks for. "
-        f"{_nearest_change(orphans[0].tree(), asked)}\n"
-        f"  Run the changed sweep under another name: --name NEW\n"
-        f"  or put the sweep back as it is in {run.sweep_path}"
-    )
+    orphans = sorted(folders.keys() - asked.keys())
+    if orphans:
+        raise ConfigError(
+            f"{run.path} holds {len(orphans)} trial(s) that are no longer in {sweep.file}. "
+            f"{nearest_change(folders[orphans[0]].tree(), [*asked.values()])}\n"
+            "  Either set these trials aside, from where the old sweep restores them: --drop\n"
+            "  or run the changed sweep under another name: --name NEW\n"
+            f"  or restore the sweep from {run.sweep_path}"
+        )
 
 
 def _refuse_other_contents(asked: list[TrialConfig], statuses: dict[str, Status]) -> None:
-    """Trials of one table must have seen the same images: a file of the user's own may have been prepared again."""
+    """Checks that all trials of a table use the same images: a user's own file may have been prepared again."""
     now: dict[str, list[str]] = {}
     for config in asked:
         then = statuses[config.id].contents if config.id in statuses else []
@@ -253,10 +319,10 @@ def _refuse_other_contents(asked: list[TrialConfig], statuses: dict[str, Status]
         dataset = repr(config.dataset.tree())
         if dataset not in now:
             now[dataset] = _contents_now(config)
-        if now[dataset] not in (then, [""] * len(then)):  # what is not prepared here is not another
+        if now[dataset] not in (then, [""] * len(then)):  # data that is not prepared here does not count as different
             raise ConfigError(
-                f"trial {config.id} was trained on other contents of '{config.dataset.name}' than are prepared in "
-                f"{root()} now; run under another name: --name NEW, or prepare the old contents again"
+                f"trial {config.id} was trained on other contents of '{config.dataset.name}' than those prepared in "
+                f"{root()} now; run under another name: --name NEW, or prepare the original contents again"
             )
 
 
@@ -267,8 +333,8 @@ def _contents_now(config: TrialConfig) -> list[str]:
         raise ConfigError(str(error)) from None
 
 
-def _nearest_change(old: dict[str, Any], asked: list[TrialConfig]) -> str:
-    """How one trial that ran differs from the point of the new sweep that is most like it."""
+def nearest_change(old: dict[str, Any], asked: list[TrialConfig]) -> str:
+    """How a trial that ran differs from the most similar point of the new sweep."""
     nearest = min((changed_keys(old, config.tree()) for config in itertools.islice(asked, 2000)), key=len, default=[])
     return f"For example: {'; '.join(nearest[:4])}."
 
@@ -278,37 +344,41 @@ def _nearest_change(old: dict[str, Any], asked: list[TrialConfig]) -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one slot for all unfinished trials, and bytes of checkpoints."""
+    """Seconds on one slot for all unfinished trials, and bytes of checkpoints: for all trials once they have ended, and
+    for one trial while it trains."""
 
     seconds: float | None
     disk: int
+    disk_while_training: int
 
 
 def cost(asked: SweepPoints, plan: Plan, probe: bool, say: space.Say = lambda what, done, total: None) -> Cost:
-    """Disk from the size of one checkpoint of each arm; time by training a few steps and scoring once, if asked."""
+    """Disk space from the size of one checkpoint per arm; with `probe`, time from training a few steps and scoring
+    once."""
     sweep = asked.sweep
     share = (plan.new + len(plan.continuing)) / max(plan.trials, 1)
-    kept = 1 + (sweep.settings.objective is not None)  # a finished trial keeps its last and its best
-    seconds, disk = 0.0, 0.0
-    sizes: dict[str, int] = {}
+    seconds, disk, training_disk = 0.0, 0, 0
+    sizes: dict[str, Sizes] = {}
     for done, (arm, trials) in enumerate(plan.arms.items()):
         say("measuring arms", done, len(plan.arms))
         config = asked.first[arm].on("cpu")
         alike = _built_alike(config)
         try:
             if probe or alike not in sizes:
-                training = Training(config) if probe or not _sources([config]) else None  # else data may be missing
-                sizes[alike] = _checkpoint_size(training.model if training else built_model(config))
+                has_data = not _sources([config]) and not config.awaits_donors  # else it may be missing
+                training = Training(config) if probe or has_data else None
+                sizes[alike] = _sizes(config, training)
                 seconds += trials * _trial_seconds(training) if probe and training else 0
         except Exception as error:  # a model too large, or a user's own plug-in, may fail in any way
             text = f"arms.{arm}: its first trial fails here: {first_line(f'{type(error).__name__}: {error}')}"
             raise ConfigError(f"{sweep.file} cannot run", [Problem(sweep.where[f"arms.{arm}"], text)]) from error
-        disk += trials * sizes[alike] * kept
-    return Cost(seconds * share if probe else None, int(disk))
+        disk += trials * _kept_bytes(sizes[alike], config.training.steps, sweep.settings)
+        training_disk = max(training_disk, _newest_bytes(sizes[alike], sweep.settings))
+    return Cost(seconds * share if probe else None, disk, training_disk)
 
 
 def _built_alike(config: TrialConfig) -> str:
-    """Equal for trials that only differ by weights of the loss and the like: one of many such arms is built."""
+    """Equal for trials that differ only in loss weights and the like, so that only one of many such arms is built."""
     tree = config.tree()
     numbers = {f"framework.{key}" for key, value in tree["framework"].items() if isinstance(value, float)}
     numbers |= {f"recon.{key}" for key, value in tree["recon"].items() if isinstance(value, float)}
@@ -316,10 +386,41 @@ def _built_alike(config: TrialConfig) -> str:
     return repr({key: value for key, value in flattened(tree).items() if key not in numbers})
 
 
-def _checkpoint_size(model: AutoEncoder) -> int:
-    """Weights and Adam's two moments; the file's own words are some kilobytes more."""
-    found: int = 3 * sum(tensor.nbytes for tensor in model.state_dict().values())
-    return found
+class Sizes(NamedTuple):
+    """Bytes of a checkpoint, without some kilobytes of metadata."""
+
+    weights: int
+    whole: int
+    """Bytes including Adam's moments (two, or three with AMSGrad) and the networks that only training needs."""
+
+
+def _sizes(config: TrialConfig, training: Training | None) -> Sizes:
+    """Without a Training, because data may be missing, the framework's own parameters are not counted."""
+    model = training.model if training else built_model(config)
+    helper = config.framework.plugin.helper
+    networks = [model, *([training.extra] if training and training.extra else [])]
+    if helper is not None:
+        setting = replace(config.setting(), donated=donated)
+        networks.append(helper.build(setting, config.framework.params, torch.Generator()))
+    copies = 3 + config.training.optimiser.amsgrad
+    return Sizes(_bytes(model), copies * sum(map(_bytes, networks)))
+
+
+def _bytes(network: torch.nn.Module) -> int:
+    return sum(tensor.nbytes for tensor in network.state_dict().values())
+
+
+def _kept_bytes(sizes: Sizes, steps: int, settings: Settings) -> int:
+    """Bytes of an ended trial: its last and best checkpoints. See `segment` for when their whole state is kept."""
+    if (settings.stop.steps or steps) < steps:
+        return _newest_bytes(sizes, settings)
+    whole = settings.checkpoint.finished == "all" or isinstance(settings.scheduler, Pbt)
+    return (1 + (settings.objective is not None)) * (sizes.whole if whole else sizes.weights)
+
+
+def _newest_bytes(sizes: Sizes, settings: Settings) -> int:
+    """Bytes of a trial while it trains."""
+    return (settings.checkpoint.keep + (settings.objective is not None)) * sizes.whole
 
 
 def _trial_seconds(training: Training) -> float:

@@ -1,4 +1,4 @@
-"""The rows of a trial: a line of rows.jsonl for each step that was logged or evaluated."""
+"""The rows of a trial: one line of rows.jsonl per logged or evaluated step."""
 
 import json
 import os
@@ -15,20 +15,20 @@ from disentune.spec.settings import may_change
 
 @dataclass
 class RowReader:
-    """Reads rows.jsonl while it grows: each call gives what was completed since the call before. A last line that was
-    cut short does not count, and neither does a file that is missing."""
+    """Reads rows.jsonl while it grows: each call returns the rows completed since the previous call. An incomplete last
+    line is skipped, and a missing file has no rows."""
 
     path: Place
     offset: int = 0
     lines: int = 0
 
     def rows(self) -> list[dict[str, Any]]:
-        """Raises ConfigError for a line that is no row."""
+        """Raises ConfigError for a line that is not a row."""
         first = self.lines + 1
         return [self._row(number, line) for number, line in enumerate(self._new_lines(), first)]
 
     def loose_rows(self) -> list[Any]:
-        """What each line says, unchecked; None for a line that is no JSON."""
+        """The unchecked content of each line; None for a line that is not JSON."""
         return [_loosely_parsed(line) for line in self._new_lines()]
 
     def _new_lines(self) -> list[bytes]:
@@ -42,7 +42,7 @@ class RowReader:
         return complete
 
     def _rest(self) -> bytes:
-        """An object is read whole, once it has grown."""
+        """An object is read completely if it has grown."""
         if self.offset and isinstance(self.path, RemotePath) and self.path.stat().st_size <= self.offset:
             return b""
         return read_bytes(self.path, start=self.offset)
@@ -52,8 +52,8 @@ class RowReader:
             return parsed_row(line)
         except (ValueError, RecursionError):
             raise ConfigError(
-                f"{self.path}:{number} is damaged; remove the folder {self.path.parent}: the trial is then computed "
-                "again, to the same numbers"
+                f"{self.path}:{number} is damaged; remove the folder {self.path.parent}, and the trial is computed "
+                "again with the same numbers"
             ) from None
 
 
@@ -67,24 +67,27 @@ def _loosely_parsed(line: bytes) -> Any:
 def parsed_row(line: bytes) -> dict[str, Any]:
     row = parsed(line)
     if not isinstance(row, dict) or not is_whole(row.get("step")) or not isinstance(row.get("metrics"), dict):
-        raise ValueError("a row has a step and metrics")
+        raise ValueError("a row must have a step and metrics")
     if not all(value is None or is_number(value) for value in row["metrics"].values()):
-        raise ValueError("metrics are numbers")
+        raise ValueError("metrics must be numbers")
     if not all(isinstance(row.get(part, {}), dict) for part in ("overrides", "clock", "details", "scored", "notes")):
-        raise ValueError("the parts of a row are mappings")
+        raise ValueError("the parts of a row must be mappings")
     if not all(map(_may_change, row.get("overrides", {}))):
-        raise ValueError("an override changes what may change during training, and names no plug-in")
+        raise ValueError(
+            "an override may only change keys that can change during training, and must not name a plug-in"
+        )
     return row
 
 
 def with_end(row: Mapping[str, Any], end: Mapping[str, Any]) -> dict[str, Any]:
-    """A row and the scores that the end of its trial added at the same step."""
+    """A row merged with the scores that the end of its trial added at the same step."""
     parts = ("metrics", "details", "scored", "notes")
     return {**row, **{part: {**row.get(part, {}), **end[part]} for part in parts if part in end}}
 
 
 def _may_change(key: str) -> bool:
-    """During training. Another plug-in, as a stranger's rows might name one, would be imported."""
+    """Whether a key may change during training. Plug-in names may not: a plug-in named in foreign rows would be
+    imported."""
     return may_change(key) and not key.endswith(".name")
 
 
@@ -93,20 +96,20 @@ def last_step(rows: list[dict[str, Any]]) -> int:
 
 
 def missing_row(tree: Mapping[str, Any], reached: int, steps: Iterable[int]) -> int | None:
-    """The first step up to the one that a trial has reached of which there must be a row, and is none among these."""
+    """The first step, up to the one a trial has reached, that must have a row but has none."""
     known = set(steps)
     return next((step for step in row_steps(tree, reached) if step not in known), None)
 
 
 def missing_rows_note(gaps: Mapping[str, int]) -> str:
-    """On trials by the first step whose row is missing."""
+    """A note on trials with missing rows, given by the first missing step of each."""
     trial_id, step = next(iter(gaps.items()))
     trials = "1 trial lacks" if len(gaps) == 1 else f"{len(gaps)} trials lack"
     return f"{trials} rows that had been written ({trial_id} from step {step} on)"
 
 
 def united(*texts: bytes) -> bytes:
-    """Rows of several texts, each step once, in order; the first that has a step gives it."""
+    """Rows of several texts, sorted, one per step; the first text that has a step counts."""
     by_step: dict[int, bytes] = {}
     for line in (line for text in texts for line in text.splitlines(keepends=True)):
         by_step.setdefault(parsed_row(line)["step"], line)

@@ -1,11 +1,11 @@
-"""A segment: one stretch of a trial, from its newest checkpoint to a step, written to its folder. Knows no Ray.
+"""A segment: one stretch of a trial, from its newest checkpoint to a given step. Independent of Ray.
 
-A row is on disk before the checkpoint that follows it, so no row is missing below a checkpoint unless something has cut
-them; then the trial starts from a checkpoint before the first missing row. Rows that come out again are equal to the
-bit and are passed over. Pictures of a step are on disk before its row.
+Rows are written before the checkpoint that follows them, so no row before a checkpoint is missing unless the file was
+truncated; then the trial starts from a checkpoint before the first missing row. Rows that are computed again are equal
+to the bit and are skipped. Pictures of a step are written before its row.
 
-What goes wrong in the trial's own code is recorded here, and here it is decided whether the trial goes on. What is the
-storage's or the cluster's fault is raised, for the driver to see.
+Errors in the trial's own code are recorded here, and this module decides whether the trial continues. Errors of the
+storage or the cluster are raised, and the driver handles them.
 """
 
 import errno
@@ -26,6 +26,7 @@ from typing import Any, Literal
 from disentune.data.prepared.store import use_root
 from disentune.environment import without_secrets
 from disentune.errors import ConfigError, TrialError
+from disentune.files.earlier import use_storage
 from disentune.files.storage import is_of_the_storage, place
 from disentune.learn import cuda, pictures, process
 from disentune.learn.training import Training
@@ -33,13 +34,13 @@ from disentune.runs.ledger import Run
 from disentune.runs.rows import last_step
 from disentune.runs.trial_folder import Status, TrialFolder
 from disentune.spec.config import TrialConfig, flattened, nested
-from disentune.spec.settings import Cause, Objective, Plateau, Settings
+from disentune.spec.settings import Cause, Objective, Pbt, Plateau, Settings
 
 Outcome = Literal["paused", "done", "diverged", "failed", "interrupted", "retried"]
 POLL_S = 0.5
-"""How often a worker looks whether it has been asked to stop."""
+"""Seconds between checks whether the worker has been asked to stop."""
 RECORD_S = 20.0
-"""How long a worker that hangs may take to say so; the storage may be what it hangs on."""
+"""How long a hanging worker may take to record that it hangs; it may be the storage that hangs."""
 WORDS: Mapping[Cause, str] = {
     "error": "had an error",
     "memory": "ran out of memory",
@@ -50,15 +51,15 @@ WORDS: Mapping[Cause, str] = {
     "storage": "could not use the storage",
 }
 TIME_IS_UP = "stop.wall_time_s"
-"""How the reason to stop begins when the sweep's own time is up: what is reached then counts as the end."""
-BEGIN_AGAIN = "resume with --retry-failed: its population is then computed again from the start"
+"""Prefix of the reason to stop when the sweep's time limit is reached; trials are then scored where they are."""
+BEGIN_AGAIN = "resume with --retry-failed to compute its population again from the start"
 OPENING_S = 4 * 3600.0
-"""How long a trial may take until its first step: the data that it needs may have to be downloaded first."""
+"""How long a trial may take until its first step; its data may have to be downloaded first."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """What a worker is asked to do; plain values, so that it can travel."""
+    """What a worker is asked to do; plain values, so that it can be serialised."""
 
     run: str
     trial_id: str
@@ -66,15 +67,15 @@ class Segment:
     session: str
     settings: Mapping[str, Any]
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """Dotted keys that population based training has changed by now."""
+    """Dotted keys that population based training has changed so far."""
     inherited: int = 0
-    """The step at which it took over another trial's weights: it cannot start from a checkpoint before that."""
+    """The step at which it copied another trial's weights; it cannot start from an earlier checkpoint."""
     source: str = ""
-    """The trial that it took over there."""
+    """The trial that it copied at that step."""
     plugin_folder: str = ""
-    """Where the driver was started: a user's own plug-ins are imported from there."""
+    """The working folder of the driver; a user's own plug-ins are imported from there."""
     attempt: int = 0
-    """Number of this start of the trial; 0: one more than there were."""
+    """Number of this attempt; 0: the next one."""
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -82,8 +83,8 @@ class Segment:
 
 @dataclass(frozen=True)
 class StepReport:
-    """Said after every training step; `row` when one was new, `outcome` when the segment is over, `note` for the user
-    when something went wrong and the trial goes on."""
+    """Sent after every training step; has a `row` if there is a new one, an `outcome` when the segment ends, and a
+    `note` for the user if something went wrong and the trial continues."""
 
     step: int
     row: dict[str, Any] | None = None
@@ -92,24 +93,24 @@ class StepReport:
 
 
 class Superseded(Exception):
-    """Another driver has taken the run over, or another worker this trial; this one must not write any more."""
+    """Another driver has taken over the run, or another worker the trial; this worker must not write any more."""
 
 
 class Preempted(Exception):
-    """This node is being taken away; the trial is checkpointed and goes on elsewhere."""
+    """This node is being pre-empted; the trial is checkpointed and continues elsewhere."""
 
 
 class Unclean(Exception):
-    """This process cannot take another trial; a fresh one can."""
+    """This process cannot run another trial, but a new process can."""
 
 
 class _Own(Exception):
-    """Around an OSError of the trial's own code."""
+    """Wraps an OSError of the trial's own code."""
 
 
 def work(segment: Segment, node_id: str = "", leaving: Callable[[], bool] = lambda: False) -> Iterator[StepReport]:
-    """Carries a segment out. An error of the trial's own code is kept with its traceback and ends the trial as failed
-    once its retries are used up. `leaving` says whether this node is about to be taken away."""
+    """Runs a segment. An error in the trial's own code is recorded with its traceback, and the trial fails once its
+    retries are used up. `leaving` returns whether this node is about to be pre-empted."""
     if segment.plugin_folder and segment.plugin_folder not in sys.path:
         sys.path.append(segment.plugin_folder)
     with _storage_told_apart():
@@ -122,8 +123,8 @@ def work(segment: Segment, node_id: str = "", leaving: Callable[[], bool] = lamb
                 worker.watchdog.hear()
         return
     except (Superseded, Preempted):
-        raise  # the storage's or the cluster's fault, not the trial's: it may succeed elsewhere
-    except OSError as error:  # the same; what is raised from here Ray writes to files that everyone may read
+        raise  # the fault of the storage or the cluster; the trial may succeed elsewhere
+    except OSError as error:  # the same; Ray writes errors raised here to world-readable files
         if _tells_secrets(error):
             raise _without_secrets(error) from None
         raise
@@ -131,12 +132,12 @@ def work(segment: Segment, node_id: str = "", leaving: Callable[[], bool] = lamb
         report = worker.fault(error.__cause__ if isinstance(error, _Own) and error.__cause__ else error)
     finally:
         worker.watchdog.stop()
-    yield report  # the error is gone by now, and with it what its frames held in memory
+    yield report  # the error has been released by now, and with it the memory that its frames held
 
 
 @contextmanager
 def _storage_told_apart() -> Iterator[None]:
-    """A file of the ledger that could not be read is raised as what the storage said, and not as a mistake."""
+    """If a ledger file could not be read, raises the error of the storage instead of a ConfigError."""
     try:
         yield
     except ConfigError as error:
@@ -164,7 +165,7 @@ def _kind(error: BaseException) -> str:
 
 @contextmanager
 def _own_code() -> Iterator[None]:
-    """An OSError of the trial's own code is told apart from those of the storage."""
+    """Distinguishes an OSError of the trial's own code from those of the storage."""
     try:
         yield
     except OSError as error:
@@ -174,16 +175,16 @@ def _own_code() -> Iterator[None]:
 
 
 def steps_of(training: Training, until: int) -> Iterator[Any]:
-    """As `training.run`; an OSError in there may be the trial's own."""
+    """Like `training.run`, but an OSError inside counts as the trial's own."""
     with _own_code():
         yield from training.run(until)
 
 
 class Watchdog:
-    """Calls `bark` in a thread of its own once nothing was heard for `after_s`, and ends the process.
+    """Calls `bark` in its own thread after `after_s` without a sign of life, and ends the process.
 
-    Hearing costs a look at the clock. Should the interpreter itself be stuck, so that no thread of it can run, Python's
-    fault handler ends the process instead, with the stacks in its log.
+    A sign of life only costs reading the clock. If the interpreter itself is stuck, so that no thread can run, Python's
+    fault handler ends the process instead and logs the stacks.
     """
 
     def __init__(self, after_s: float, bark: Callable[[str], None]):
@@ -199,7 +200,7 @@ class Watchdog:
         self.heard = time.monotonic()
 
     def rest(self, seconds: float = math.inf) -> None:
-        """So much longer, until it hears again: the worker waits for its driver, or for its data."""
+        """Extends the limit until the next sign of life, while the worker waits for its driver or its data."""
         self.heard = time.monotonic() + seconds
 
     def stop(self) -> None:
@@ -223,13 +224,13 @@ class Watchdog:
 
 
 def _end_if_stuck(seconds: float) -> None:
-    """Unless it is called again before."""
-    with suppress(Exception):  # without a standard error there is no such handler
+    """Ends the process after this time unless it is called again before."""
+    with suppress(Exception):  # the handler needs a standard error
         faulthandler.dump_traceback_later(seconds, exit=True)
 
 
 def stacks() -> str:
-    """What every thread of this process is doing."""
+    """The stack of every thread of this process."""
     with tempfile.TemporaryFile() as file:
         faulthandler.dump_traceback(file, all_threads=True)
         file.seek(0)
@@ -246,7 +247,7 @@ class _Worker:
         self.started = self.checkpointed = self.polled = time.monotonic()
         self.watchdog = Watchdog(self.settings.retries.hang_after_s, self._hung)
         self.notes: list[str] = []
-        """On damaged checkpoints and missing rows."""
+        """Notes on damaged checkpoints and missing rows."""
 
     def config(self) -> TrialConfig:
         if not self.segment.overrides:
@@ -255,7 +256,7 @@ class _Worker:
 
     def reports(self) -> Iterator[StepReport]:
         self._begin()
-        if self.run.stop_path.exists():  # asked for while this segment waited for a slot
+        if self.run.stop_path.exists():  # requested while this segment waited for a slot
             yield self.end("interrupted", self.status.cause)
             return
         rows = self._whole_rows()
@@ -267,7 +268,9 @@ class _Worker:
         for note in self.notes:
             yield StepReport(training.step, note=note)
         best = Best(self.settings.objective, rows)
-        ended = plateau(self.settings.stop.plateau, best)  # by rows whose writer died before it could say so
+        ended = plateau(
+            self.settings.stop.plateau, best
+        )  # judged by rows whose writer died before it could record the end
         if ended and training.step == watermark:
             yield self.end("done", ended, step=training.step)
             return
@@ -310,28 +313,34 @@ class _Worker:
         yield self._finished(training, best)
 
     def _whole_rows(self) -> list[dict[str, Any]]:
-        """Up to the first row that is missing. Later rows and checkpoints go: they are computed again."""
+        """Removes rows and checkpoints after the first missing row; they are computed again."""
         rows, gap, inherited = self.folder.rows(), self.folder.first_missing(), self.segment.inherited
         if gap is None:
             return rows
         if gap <= inherited:
-            where = f"step {inherited}, where it took over trial {self.segment.source}"
-            raise TrialError(f"{self.folder.rows_path} had no row of step {gap}, from before {where}; {BEGIN_AGAIN}")
+            where = f"step {inherited}, where it copied trial {self.segment.source}"
+            raise TrialError(f"{self.folder.rows_path} has no row of step {gap}, before {where}; {BEGIN_AGAIN}")
         kept = [row for row in rows if row["step"] < gap]
         self._assert_current()
         self.folder.checkpoints.drop_from(gap)
         self.folder.cut_rows(gap)
         self._set_status("running", step=last_step(kept))
-        self.notes.append(f"{self.folder.rows_path} had no row of step {gap}: computed again from before it")
+        self.notes.append(
+            f"{self.folder.rows_path} had no row of step {gap}; computing again from the checkpoint before it"
+        )
         return kept
 
     def _training(self) -> Training:
         config = self.config()
         use_root(self.settings.data.root)
+        use_storage(self.run.path.parent.parent)
         process.prepare(config.training.threads, config.training.device, self.settings.resources.gpu)
         step, state, notes = self.folder.checkpoints.newest()
         if step < self.segment.inherited:
             state = self._taken_over_again()
+        elif self.folder.checkpoints.steps()[-1:] > [step]:  # it has only weights, but would count as the newest
+            self._assert_current()
+            self.folder.checkpoints.drop_from(step + 1)
         for note in notes:
             self._set_status("running", cause=note)
         self.notes += notes
@@ -342,16 +351,16 @@ class _Worker:
         return training
 
     def _taken_over_again(self) -> dict[str, Any]:
-        """The state that another trial had when this one took it over."""
+        """The state of another trial at the step at which this trial copied it."""
         step, source = self.segment.inherited, self.segment.source
         other, own = self.run.trial(source).checkpoints, self.folder.checkpoints
         if not source or not other.is_sound(step):
-            whose = f"neither this trial nor {source}, which it took over, has a sound checkpoint of step {step}"
+            whose = f"neither this trial nor {source}, which it copied, has an intact checkpoint of step {step}"
             raise TrialError(f"{whose}; {BEGIN_AGAIN}")
         self._assert_current()
         own.copy_from(other, step)
-        again = f"{self.folder.id} takes over trial {source} at step {step} again"
-        self.notes.append(f"{again}: it had no sound checkpoint since then")
+        again = f"{self.folder.id} copies trial {source} at step {step} again"
+        self.notes.append(f"{again}: it had no intact checkpoint since then")
         return own.load(step)
 
     def _finished(self, training: Training, best: "Best") -> StepReport:
@@ -364,7 +373,8 @@ class _Worker:
         return self.end("paused", "", step=training.step)
 
     def _evaluate_end(self, training: Training) -> None:
-        """Scores what no evaluation of this step does: a trial that ends here is compared by its scores here."""
+        """Computes the metrics that are not evaluated at this step, because a trial that ends here is compared by
+        them."""
         known = self.folder.end()
         if known is not None and known["step"] == training.step:
             return
@@ -377,30 +387,38 @@ class _Worker:
     def end(
         self, outcome: Outcome, cause: str, row: dict[str, Any] | None = None, step: int | None = None
     ) -> StepReport:
-        """Writes how the segment ended; a paused or interrupted trial is pending again."""
+        """Records how the segment ended; a paused or interrupted trial becomes pending again."""
         at = self.status.step if step is None else step
         self.folder.keep_rows()
         self._set_status("pending" if outcome in ("paused", "interrupted") else outcome, step=at, cause=cause)
+        if outcome == "done" and not self._may_train_again(cause):
+            self.folder.checkpoints.slim()  # after the status, because until then the trial may have to continue
         return StepReport(at, row, outcome)
 
+    def _may_train_again(self, cause: str) -> bool:
+        """Whether this trial, or one that copies it, may need the whole state of its checkpoints later."""
+        by_steps = cause.startswith("stop.steps")  # continues when the number is raised
+        return by_steps or isinstance(self.settings.scheduler, Pbt) or self.settings.checkpoint.finished == "all"
+
     def _left(self, row: dict[str, Any] | None, step: int) -> StepReport:
-        """The checkpoint is written: the trial can go on later, or at once on another node."""
+        """Ends a segment after its checkpoint was written; the trial can continue later, or immediately on another
+        node."""
         report = self.end("interrupted", "", row, step)
         if self.leaving():
             raise Preempted(f"at step {step}")
         return report
 
     def fault(self, error: BaseException) -> StepReport:
-        """An error of the trial's own code; to be called while it is being handled."""
+        """Records an error of the trial's own code; call it in the exception handler."""
         cause: Cause = "memory" if cuda.is_out_of_memory(error) else "error"
         return self._count(cause, _kind(error), "".join(traceback.format_exception(error, limit=-12)))
 
     def _hung(self, stacks: str) -> None:
-        text = f"no training step was finished for {self.settings.retries.hang_after_s:g} s"
+        text = f"no training step finished for {self.settings.retries.hang_after_s:g} s"
         self._count("hang", text, stacks)
 
     def _count(self, cause: Cause, text: str, details: str) -> StepReport:
-        """Keeps what went wrong and decides whether the trial goes on."""
+        """Records what went wrong and decides whether the trial continues."""
         text, details = without_secrets(text), without_secrets(details)
         self._assert_current()
         step, times = self.status.step, self.status.faults.get(cause, 0) + 1
@@ -412,7 +430,7 @@ class _Worker:
             self._set_status("failed", cause=f"{text}\n{details}", faults=faults)
             return StepReport(step, None, "failed")
         self._set_status("pending", faults=faults)
-        note = f"{self.folder.id} {WORDS[cause]} and goes on from step {step}: {next(iter(text.splitlines()), '')}"
+        note = f"{self.folder.id} {WORDS[cause]} and continues from step {step}: {next(iter(text.splitlines()), '')}"
         return StepReport(step, None, "retried", note)
 
     def _write(self, row: dict[str, Any]) -> None:
@@ -423,11 +441,13 @@ class _Worker:
         self.folder.append_row(row)
 
     def _draw_pictures(self, training: Training, is_last: bool) -> None:
-        """Where they are due. A failure is the pictures' own: it is noted, and the trial goes on."""
+        """Draws pictures if they are due. A failure affects only the pictures: it is noted, and the trial continues."""
         if not self._shows(training.config, training.step, is_last):
             return
         try:
-            data = pictures.to_bytes(pictures.drawn(training.trained_model()))
+            settings = self.settings.pictures
+            shown = pictures.drawn(training.trained_model(), order=settings.order, two_latents=settings.plane)
+            data = pictures.to_bytes(shown)
         except Exception as error:
             self._note_missing_pictures(training.step, error)
             return
@@ -441,8 +461,8 @@ class _Worker:
         return when == "evaluations" and (is_last or config.evaluates_at(step))
 
     def _note_missing_pictures(self, step: int, error: Exception) -> None:
-        """In the status, which commands show, and with its traceback in a file; never in a row, which is the same
-        with and without pictures."""
+        """Records a failure in the status, which commands show, and its traceback in a file; never in a row, because
+        rows are the same with and without pictures."""
         cause = without_secrets(f"no pictures at step {step}: {_kind(error)}")
         self._assert_current()
         if not self.folder.pictures_failure():
@@ -475,15 +495,15 @@ class _Worker:
         attempt = self.segment.attempt or self.status.attempts + 1
         self._assert_session()
         if self.status.attempts > attempt:
-            raise Superseded(f"attempt {attempt} of trial {self.folder.id} comes too late")
-        if self.status.final:  # what ended it before holds no longer
+            raise Superseded(f"attempt {attempt} of trial {self.folder.id} is outdated")
+        if self.status.final:  # the reason for which it ended before no longer applies
             self.status = replace(self.status, cause="")
         self.status = replace(self.status, state="running", attempts=attempt)
         self.status = replace(self.status, node=socket.gethostname(), node_id=self.node_id)
         self.folder.set_status(self.status)
 
     def _assert_current(self) -> Status:
-        """Before every write: a worker that was cut off for a while must not disturb the one that took its place."""
+        """Called before every write: a worker that was cut off for a while must not disturb its replacement."""
         self._assert_session()
         status = self.folder.status()
         if status.attempts != self.status.attempts or status.state != "running":
@@ -492,8 +512,8 @@ class _Worker:
 
     def _assert_session(self) -> None:
         session = self.run.session()
-        if not session:  # while its driver lives a run always has one
-            raise OSError(errno.ENODEV, "the run is not to be seen here; is its storage mounted?", str(self.run.path))
+        if not session:  # a run has a session as long as its driver lives
+            raise OSError(errno.ENODEV, "the run is not visible here; is its storage mounted?", str(self.run.path))
         if session != self.segment.session:
             raise Superseded(f"{self.run.path} is being run by another driver")
 
@@ -508,11 +528,11 @@ class _Worker:
 
 
 def divergence(row: Mapping[str, Any], limit: float) -> str:
-    """Why a trial ends as diverged; empty while its loss is sound."""
+    """Why a trial ends as diverged; empty while its loss is within the limit."""
     loss = row["metrics"]["loss"]
     if math.isfinite(loss) and loss <= limit:
         return ""
-    return f"the loss became {loss:g} by step {row['step']} (limit {limit:g})"
+    return f"the loss was {loss:g} at step {row['step']} (limit {limit:g})"
 
 
 class Best:
@@ -539,7 +559,7 @@ class Best:
 
 
 def plateau(rule: Plateau | None, best: Best) -> str:
-    """Why a trial ends by the plateau rule; empty while it goes on."""
+    """Why a trial ends by the plateau rule; empty while it continues."""
     values = [value for _, value in best.values if math.isfinite(value)]
     if rule is None or len(values) <= rule.evaluations:
         return ""

@@ -1,4 +1,4 @@
-"""Hashes of the code of a user's plug-ins, which makes rows as ours does. Reads files and imports nothing."""
+"""Hashes of the code of a user's plug-ins, which affects rows as our own code does. Reads files, imports nothing."""
 
 import ast
 import os
@@ -12,12 +12,12 @@ from disentune.environment import short_hash
 
 OWN = "disentune"
 INSTALLED = ("site-packages", "dist-packages")
-"""Folders of packages that know nothing of each other."""
+"""Folders of installed packages, which are independent of each other."""
 
 
 def plugin_sources(plugins: Iterable[str]) -> dict[str, str]:
-    """Hashes by module of plug-ins that are named by their import paths, `my_package.my_vae:FRAMEWORK`: the plug-in's
-    module and what it imports from its own package or, where that is not installed, from the folder beside it."""
+    """Hashes by module of plug-ins named by import path, `my_package.my_vae:FRAMEWORK`: the plug-in's module and what
+    it imports from its own package or, if the package is not installed, from the same folder."""
     found: dict[str, str] = {}
     for plugin in plugins:
         if module := _located(plugin.partition(":")[0]):
@@ -35,19 +35,19 @@ class _Module(NamedTuple):
 
     @property
     def root(self) -> Path:
-        """The folder that holds its outermost package."""
+        """The folder that contains its outermost package."""
         return self.file.parents[self.name.count(".") + self.is_package]
 
     def knows(self, name: str) -> bool:
-        """Whether a module of this name can be a part of the plug-in."""
+        """Whether a module of this name can be part of the plug-in."""
         top = name.partition(".")[0]
         return top == self.name.partition(".")[0] or (self.root.name not in INSTALLED and top != OWN)
 
 
 def _located(name: str) -> _Module | None:
-    """Where it was imported from, or would be."""
+    """The file that the module was, or would be, imported from."""
     imported = getattr(sys.modules.get(name), "__file__", None)
-    if name.partition(".")[0] == OWN:  # our own hash has it
+    if name.partition(".")[0] == OWN:  # covered by the hash of disentune itself
         return None
     places = [_Module(name, Path(imported))] if imported else []
     return next(filter(None, (*places, *(_below(Path(root or os.getcwd()), name) for root in (*sys.path, "")))), None)
@@ -66,7 +66,7 @@ def _take_in(module: _Module, found: dict[str, str]) -> None:
         one = waiting.pop()
         if one.name in found:
             continue
-        with suppress(OSError, SyntaxError, ValueError):  # no source that can be read leads to no other
+        with suppress(OSError, SyntaxError, ValueError):  # a source that cannot be read has no known imports
             data = one.file.read_bytes()
             found[one.name] = short_hash(data)
             names = {name for name in _imports(ast.parse(data), one) if one.knows(name)}
@@ -74,7 +74,7 @@ def _take_in(module: _Module, found: dict[str, str]) -> None:
 
 
 def _imports(tree: ast.AST, module: _Module) -> Iterator[str]:
-    """Names of all that may be a module in its imports, at any depth, with the packages around each."""
+    """Names of possible modules in its import statements, at any depth, with the packages that contain them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -87,13 +87,13 @@ def _imports(tree: ast.AST, module: _Module) -> Iterator[str]:
 
 
 def _with_packages(name: str) -> list[str]:
-    """`a`, `a.b` and `a.b.c` of the last."""
+    """`a`, `a.b` and `a.b.c` for `a.b.c`."""
     parts = name.split(".")
     return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
 
 
 def _base(node: ast.ImportFrom, module: _Module) -> str:
-    """The package that `from ... import` names, dots counted from the module's own."""
+    """The package that `from ... import` names; leading dots are relative to the module's package."""
     if not node.level:
         return node.module or ""
     around = module.name.split(".")

@@ -1,8 +1,8 @@
-"""Optuna's suggestions for one arm, kept in Optuna's own journal; no Ray.
+"""Optuna's suggestions for one arm, kept in Optuna's journal. Independent of Ray.
 
-The study moves through one fixed sequence: ask for points until `in_flight` are out, then tell the oldest, ask for
-one more, and so on. Every suggestion is thus a function of earlier results alone, and a driver that dies goes on where
-the journal ends.
+The study follows a fixed sequence: ask for points until `in_flight` are running, then report the result of the oldest,
+ask for one more, and so on. Every suggestion is therefore a function of earlier results only, and a new driver
+continues where the journal ends.
 """
 
 import hashlib
@@ -37,20 +37,20 @@ from disentune.spec.settings import Objective, OptunaSearch
 from disentune.spec.sweepfile import Domain, SweepFile
 
 ASKED = "asked"
-"""Set once all values of a suggestion are in the journal."""
+"""Set when all values of a suggestion are in the journal."""
 MEANING = "sweep"
-"""Of a study: what of the sweep it was begun with."""
+"""Attribute of a study: the part of the sweep that it was started with."""
 _CREATE_TRIAL = 4
 """Optuna's code for the journal entry that begins a trial."""
 
 
 def journal(path: Place) -> BaseStorage:
-    """The run's journal; a suggestion that a dying driver left half written is taken back first."""
+    """The run's journal, after removing a suggestion that a killed driver left half written."""
     data = read_if_there(path) or b""
     lines = _sound_lines(path, data)
     if isinstance(path, RemotePath):
         return _storage(path, lines, lambda before, new: path.write_bytes(b"".join([*before, new])))
-    for stale in path.parent.glob(f"{path.name}.lock*"):  # of Optuna's own backend, which earlier versions used
+    for stale in path.parent.glob(f"{path.name}.lock*"):  # left by Optuna's own backend, which earlier versions used
         stale.unlink(missing_ok=True)
     if data:
         os.truncate(path, sum(map(len, lines)))
@@ -58,7 +58,7 @@ def journal(path: Place) -> BaseStorage:
 
 
 def rehearsal(path: Place) -> BaseStorage:
-    """A copy of the run's journal: what is added to it is forgotten."""
+    """A copy of the run's journal in memory; additions are not saved."""
     return _storage(path, _sound_lines(path, read_if_there(path) or b""), lambda before, new: None)
 
 
@@ -72,13 +72,13 @@ def _append(path: Path, data: bytes) -> None:
 def _storage(path: Place, lines: list[bytes], write: Callable[[list[bytes], bytes], None]) -> BaseStorage:
     try:
         return JournalStorage(_Backend(lines, write))
-    except Exception as error:  # Optuna checks nothing of what it reads
+    except Exception as error:  # Optuna does not check what it reads
         raise _damaged(str(path), first_line(error)) from None
 
 
 class _Backend(BaseJournalBackend):
-    """The journal's lines; `write` makes new ones last, given all lines before them. It has no lock of its own, as only
-    the driver that holds the run opens it: Optuna's is a link, which stays behind when the driver is killed."""
+    """The journal's lines; `write` saves new ones durably, given all earlier lines. It needs no lock, because only the
+    driver that holds the run opens it; Optuna's own lock is a link, which remains when the driver is killed."""
 
     def __init__(self, lines: list[bytes], write: Callable[[list[bytes], bytes], None]):
         self.lines, self.write = lines, write
@@ -97,7 +97,7 @@ class _Backend(BaseJournalBackend):
 
 
 _SEALED = re.compile(rb'(.*),"sum":"([0-9a-f]{16})"\}\n', re.DOTALL)
-"""A line as we write it: Optuna's entry, and a hash of all that is before the hash in the journal."""
+"""A line of the journal: Optuna's entry, and a hash of everything before the hash in the journal."""
 
 
 def _sealed(log: dict[str, Any], before: Any) -> bytes:
@@ -113,15 +113,15 @@ def _sum(entry: bytes, before: Any) -> bytes:
 
 
 def _sound_lines(path: Place, data: bytes) -> list[bytes]:
-    """Up to the end of the last suggestion that is whole. Raises ConfigError when a line is not as it was written;
-    lines of earlier versions, which come first, have no hash."""
+    """The lines up to the last complete suggestion. Raises ConfigError if a line was changed; lines of earlier
+    versions, which come first, have no hash."""
     lines = [line + b"\n" for line in data.split(b"\n")[:-1]]
     digest, has_seals, begun = hashlib.sha256(), False, None
     for number, line in enumerate(lines):
         try:
             entry, seal = _entry(line), _SEALED.fullmatch(line)
             if (seal or has_seals) and not (seal and seal[2] == _sum(seal[1], digest)):
-                raise ValueError("it is not as it was written")
+                raise ValueError("it was changed after it was written")
         except (ValueError, RecursionError) as error:
             raise _damaged(f"{path}:{number + 1}", first_line(error)) from None
         digest.update(line)
@@ -136,30 +136,30 @@ def _sound_lines(path: Place, data: bytes) -> list[bytes]:
 def _entry(line: bytes) -> dict[str, Any]:
     entry = json.loads(line)
     if not isinstance(entry, dict) or type(entry.get("op_code")) is not int:
-        raise ValueError("an entry has a code")
+        raise ValueError("an entry must have a code")
     if not isinstance(entry.get("user_attr", {}), dict):
-        raise ValueError("attributes are a mapping")
+        raise ValueError("attributes must be a mapping")
     return entry
 
 
 def _damaged(where: str, why: str) -> ConfigError:
     return ConfigError(
-        f"{where} is damaged ({why}); restore the file from a backup, or remove it: the search then makes its "
+        f"{where} is damaged ({why}); restore the file from a backup, or remove it, and the search makes its "
         "suggestions again from the results of the trials"
     )
 
 
 def meanings(sweep: SweepFile) -> dict[str, dict[str, Any]]:
-    """By arm, what must not change under a search; more points may be asked for."""
+    """The parts of the sweep, by arm, that must not change during a search; the number of points may grow."""
     resolved = sweep.resolved()
     search = {key: value for key, value in resolved.get("search", {}).items() if key != "points"}
     common = {"search": search, **{key: resolved.get(key) for key in ("seeds", "objective", "scheduler")}}
-    plain = json.loads(json.dumps(common | {"arms": resolved["arms"]}))  # as it comes back from a journal
+    plain = json.loads(json.dumps(common | {"arms": resolved["arms"]}))  # as read back from a journal
     return {arm: plain | {"arms": {arm: entries}} for arm, entries in plain["arms"].items()}
 
 
 def arms_of(storage: BaseStorage) -> list[str]:
-    """The arms that the journal has studies of."""
+    """The arms that have a study in the journal."""
     return [study.study_name for study in storage.get_all_studies()]
 
 
@@ -173,7 +173,7 @@ def distribution(domain: Domain) -> BaseDistribution:
 
 
 def _sampler(search: OptunaSearch, arm: str, number: int) -> optuna.samplers.BaseSampler:
-    """A fresh sampler for each suggestion: its past is in the journal, its chance in the seed of this number."""
+    """A new sampler for each suggestion: its history is in the journal, and its seed depends on the number."""
     seed = torch_seed(search.seed, f"suggest/{arm}/{number}") % 2**31
     fixed_seed = torch_seed(search.seed, f"suggest/{arm}") % 2**31
     samplers = optuna.samplers
@@ -184,7 +184,7 @@ def _sampler(search: OptunaSearch, arm: str, number: int) -> optuna.samplers.Bas
             return samplers.RandomSampler(seed=seed)
         case "gp":
             return samplers.GPSampler(seed=seed, deterministic_objective=False)
-        case "qmc":  # one low-discrepancy sequence, whose place is in the journal
+        case "qmc":  # one low-discrepancy sequence; its position is in the journal
             return samplers.QMCSampler(
                 seed=fixed_seed, scramble=True, warn_asynchronous_seeding=False, warn_independent_sampling=False
             )
@@ -198,12 +198,12 @@ _STATE = {
     ("cmaes._cma", "CMA"), ("numpy", "ndarray"), ("numpy", "dtype"),
     ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"),
 }  # fmt: skip
-"""All that a state of CMA-ES is made of."""
+"""All classes that a state of CMA-ES may contain."""
 
 
 class _CmaEs(optuna.samplers.CmaEsSampler):
-    """Optuna keeps its state pickled in the journal, which may have come with someone else's run: nothing but numbers
-    and the optimiser itself is made of one."""
+    """Unpickles Optuna's state from the journal, which may come from someone else's run; allows only numbers and the
+    optimiser itself."""
 
     def _restore_optimizer(self, completed_trials: list[FrozenTrial]) -> Any:
         for trial in reversed(completed_trials):
@@ -216,9 +216,9 @@ class _CmaEs(optuna.samplers.CmaEsSampler):
 def _read_state(text: str) -> Any:
     try:
         return _StateReader(io.BytesIO(bytes.fromhex(text))).load()
-    except Exception as error:  # damage of all kinds
+    except Exception as error:  # a damaged state can fail in any way
         raise ConfigError(
-            f"study.journal: a state of the sampler in it is damaged, or not of Optuna's making ({first_line(error)}); "
+            f"study.journal: a sampler state in it is damaged, or was not written by Optuna ({first_line(error)}); "
             "restore the file from a backup, or run under another --name"
         ) from None
 
@@ -226,7 +226,7 @@ def _read_state(text: str) -> Any:
 class _StateReader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _STATE:
-            raise ValueError(f"{module}.{name} is no part of a state")
+            raise ValueError(f"{module}.{name} is not allowed in a sampler state")
         return super().find_class(module, name)
 
 
@@ -242,7 +242,7 @@ class Suggestions:
         domains: Mapping[str, Domain],
         meaning: Mapping[str, Any] | None = None,
     ):
-        """`meaning` is what the study must have been begun with."""
+        """`meaning` is the part of the sweep with which the study must have been started."""
         self.arm, self.search = arm, search
         self.distributions = {key: distribution(domain) for key, domain in domains.items()}
         direction: Literal["maximize", "minimize"] = "maximize" if objective.mode == "max" else "minimize"
@@ -250,9 +250,9 @@ class Suggestions:
             self.study = optuna.create_study(storage=storage, study_name=arm, direction=direction, load_if_exists=True)
         self.trials: list[FrozenTrial] = self.study.get_trials(deepcopy=False)
         self.begun_with: dict[str, Any] | None = self.study.user_attrs.get(MEANING)
-        """None of a study that is new, or of an earlier version."""
+        """None for a new study, or one of an earlier version."""
         self.changes = [*self._changes(direction, meaning)]
-        """How the sweep differs from the one that the study was begun with."""
+        """How the sweep differs from the one with which the study was started."""
         if not self.changes and (strange := self._strange()):
             raise _damaged("study.journal", f"arm '{arm}': {strange}")
         if not self.changes and self.begun_with is None and meaning is not None:
@@ -269,15 +269,15 @@ class Suggestions:
         for key in dict.fromkeys([*asked, *self.distributions]):
             was, now = (distribution_to_json(one[key]) if key in one else "none" for one in (asked, self.distributions))
             if was != now:
-                yield f"arms.{self.arm}.{key} has another domain"
+                yield f"arms.{self.arm}.{key} has a different domain"
 
     def _strange(self) -> str:
-        """What no driver writes; empty when all is well."""
+        """Content that no driver writes; empty if the study is intact."""
         for number, trial in enumerate(self.trials):
             if trial.user_attrs.get(ASKED) != number or trial.params.keys() != self.distributions.keys():
-                return f"suggestion {number} is not whole"
+                return f"suggestion {number} is incomplete"
             if not all(map(_is_finite, [*(trial.values or ()), *trial.intermediate_values.values()])):
-                return f"the result of suggestion {number} is no number"
+                return f"the result of suggestion {number} is not a number"
             if trial.state == TrialState.COMPLETE and len(trial.values or ()) != 1:
                 return f"suggestion {number} has no result"
         told = [trial.state.is_finished() for trial in self.trials]
@@ -292,7 +292,7 @@ class Suggestions:
         return len(self.trials) >= self.search.points
 
     def waits_for(self) -> int | None:
-        """The point whose result the next step of the sequence needs; None when it can ask, or nothing is left."""
+        """The point whose result the next step of the sequence needs; None if it can ask, or if nothing is left."""
         told = sum(trial.state.is_finished() for trial in self.trials)
         asked = len(self.trials)
         if asked < self.search.points and asked - told < self.search.in_flight:
@@ -312,7 +312,8 @@ class Suggestions:
         return dict(trial.params)
 
     def tell(self, value: float | None, step: int, stopped: bool) -> None:
-        """The result of the oldest point that has none: None when no seed has one, `stopped` when it was cut short."""
+        """Reports the result of the oldest point without one: None if a seed has none, `stopped` if it was stopped
+        early."""
         number = self.waits_for()
         assert number is not None
         with _quiet():
@@ -331,7 +332,7 @@ def _is_finite(value: Any) -> bool:
 
 
 class _quiet(warnings.catch_warnings):
-    """Optuna's remarks on experimental options are not for our users."""
+    """Hides Optuna's warnings about experimental options."""
 
     def __enter__(self) -> None:
         super().__enter__()

@@ -1,7 +1,7 @@
 """One trial on disk: its config, status, rows, checkpoints and pictures.
 
-Files are written aside, fsynced and renamed, or appended line by line; so a machine that dies at any moment leaves a
-folder that can be read. Writing the same row or checkpoint twice changes nothing.
+Files are written to a temporary name, fsynced and renamed, or appended line by line, so a crash at any moment leaves a
+readable folder. Writing the same row or checkpoint twice changes nothing.
 """
 
 import json
@@ -31,12 +31,14 @@ from disentune.runs.rows import RowReader, cut_torn_line, last_step, missing_row
 from disentune.spec.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, Invalid, TrialConfig, id_of
 from disentune.spec.settings import Settings
 
-State = Literal["pending", "running", "done", "diverged", "failed"]
-FINAL: tuple[State, ...] = ("done", "diverged", "failed")
+State = Literal["pending", "running", "done", "stopped", "diverged", "failed"]
+FINISHED: tuple[State, ...] = ("done", "stopped")
+"""States of trials that ended with valid numbers: `done` at the end of training, `stopped` earlier by a scheduler."""
+FINAL: tuple[State, ...] = (*FINISHED, "diverged", "failed")
 CONFIG, STATUS, ROWS, END, ARRIVED = "config.json", "status.json", "rows.jsonl", "end.json", "wandb.json"
-"""Files of a trial that `Run.seen` may be asked for."""
+"""Files of a trial that `Run.seen` can fetch."""
 WANDB = "wandb"
-"""The folder that the client of W&B makes in the one that it is given."""
+"""The folder that W&B's client creates in the one it is given."""
 MOST_ERROR_BYTES = 1 << 20
 
 
@@ -49,13 +51,13 @@ class Status:
     attempts: int = 0
     node: str = ""
     seconds: float = 0.0
-    """Spent training and scoring, all attempts together."""
+    """Total seconds of training and scoring over all attempts."""
     contents: list[str] = field(default_factory=list)
-    """Hashes of the prepared data that it reads."""
+    """Hashes of the prepared data that the trial reads."""
     faults: dict[str, int] = field(default_factory=dict)
     """How often each cause of `settings.Cause` has ended an attempt."""
     node_id: str = ""
-    """Ray's name of the node of the newest attempt."""
+    """Ray's id of the node of the newest attempt."""
 
     @property
     def final(self) -> bool:
@@ -63,18 +65,24 @@ class Status:
 
 
 def is_final(status: Status, steps: int, settings: Settings) -> bool:
-    """Whether a trial of so many steps stays as it is. One that `stop.steps` or a scheduler ended continues if
-    the sweep now allows it more."""
+    """Whether a trial of this many steps is finished. A trial ended by `stop.steps` or a scheduler continues if the
+    sweep now allows more steps."""
     if status.state == "done" and status.cause.startswith("stop.steps"):
         return status.step >= min(steps, settings.stop.steps or steps)
-    if status.state == "done" and status.cause.startswith("scheduler."):
+    if status.state == "stopped":
         return status.cause.startswith(f"scheduler.{settings.scheduler.name}:")
     return status.final
 
 
 def is_cut(status: Status) -> bool:
-    """Whether a trial has had less training than one that is done: a scheduler stopped it, or it is under way."""
-    return not status.final or (status.state == "done" and status.cause.startswith("scheduler."))
+    """Whether a trial trained less than a finished one: a scheduler stopped it, or it has not ended."""
+    return not status.final or status.state == "stopped"
+
+
+def _with_stopped(status: Status) -> Status:
+    """Earlier versions recorded trials stopped by a scheduler as done, with the scheduler as the cause."""
+    is_stopped = status.state == "done" and status.cause.startswith("scheduler.")
+    return replace(status, state="stopped") if is_stopped else status
 
 
 _STATUS_KINDS: dict[str, Callable[[Any], bool]] = {
@@ -91,13 +99,13 @@ _STATUS_KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 def _damage(config: dict[str, Any], arms: list[Any]) -> str:
-    """What tables and plans cannot do with a recorded config; empty when they can. Its values are checked when the
-    trial is to run: until then a plug-in of the user's own need not be there."""
+    """Why tables and plans cannot use a recorded config; empty if they can. Its values are checked when the trial runs,
+    because before that a user's own plug-in may be missing."""
     sections = (*PLUGIN_SECTIONS, *PLAIN_SECTIONS)
     if not all(isinstance(arm, str) for arm in arms):
         return "its arms must be names"
     if strange := sorted(config.keys() - {*SECTIONS, "seed"}):
-        return f"it has no section {strange[0]!r:.60}"
+        return f"it has an unknown section {strange[0]!r:.60}"
     if wrong := [section for section in sections if not isinstance(config.get(section), dict)]:
         return f"`{wrong[0]}` must be a mapping"
     if unnamed := [section for section in PLUGIN_SECTIONS if not isinstance(config[section].get("name"), str)]:
@@ -108,21 +116,21 @@ def _damage(config: dict[str, Any], arms: list[Any]) -> str:
 
 
 def _is_tree_of(trial_id: str, config: dict[str, Any]) -> bool:
-    """Whether a trial's folder has the name of its config, which is its hash."""
+    """Whether the name of a trial's folder is the hash of its config."""
     try:
         return id_of(config) == trial_id
-    except ValueError:  # a number that is not finite
+    except ValueError:  # a number in it is not finite
         return False
 
 
 def reached(status: Status) -> int:
-    """The step up to which a trial must have its rows: one that diverged has none of that very step, and nothing is
-    asked of one that failed."""
+    """The step up to which a trial must have rows: a diverged trial has no row of its last step, and a failed trial may
+    have none."""
     return 0 if status.state == "failed" else status.step - (status.state == "diverged")
 
 
 class Sound(NamedTuple):
-    """A trial's status and rows up to `gap`, the first step whose row is missing; all of them when that is None."""
+    """A trial's status, and its rows up to `gap`, the first missing step; all rows if `gap` is None."""
 
     status: Status
     rows: list[dict[str, Any]]
@@ -136,7 +144,7 @@ class TrialFolder:
         self.path, self.id = path, path.name
         self.checkpoints = Checkpoints(path / "checkpoints")
         self._known_rows = b""
-        """The rows in an object store as this process last wrote them."""
+        """The rows as this process last wrote them to an object store."""
 
     # config
 
@@ -146,11 +154,11 @@ class TrialFolder:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether its config was written, without which a folder is no trial."""
+        """Whether the folder has a config; without one it is not a trial."""
         return self.config_path.is_file()
 
     def create(self, config: TrialConfig, arms: tuple[str, ...]) -> None:
-        """Writes the config, or adds arms to the one that is there; a folder of this id always has this config."""
+        """Writes the config, or adds arms to the existing one; a folder with this id always has this config."""
         known = self.arms() if self.config_path.exists() else ()
         if known and set(arms) <= set(known):
             return
@@ -166,13 +174,15 @@ class TrialFolder:
         if "missing" in content:
             raise ConfigError(f"{path} is missing; {remedy}")
         if not isinstance(content.get("config"), dict) or not isinstance(content.get("arms"), list):
-            raise ConfigError(f"{path} is damaged (it must hold `config` and `arms`); {remedy}")
+            raise ConfigError(f"{path} is damaged (it must contain `config` and `arms`); {remedy}")
         if damage := _damage(content["config"], content["arms"]):
             raise ConfigError(f"{path} is damaged ({damage}); {remedy}")
         if not _is_tree_of(self.id, content["config"]):
             raise ConfigError(f"{path} is not the config of trial {self.id}: it was edited or damaged; {remedy}")
         head = {key: value for key, value in content.items() if key != "config"}
-        if damage := broken_seal({"checksum": checksum(head), **head}, ("trial_id", "arms")):  # older ones have none
+        if damage := broken_seal(
+            {"checksum": checksum(head), **head}, ("trial_id", "arms")
+        ):  # files of older versions have no checksum
             raise ConfigError(f"{path} is damaged ({damage}); {remedy}")
         return content
 
@@ -183,7 +193,7 @@ class TrialFolder:
         return self.tree_and_arms()[0]
 
     def tree_and_arms(self) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """In one reading; nothing that they name is imported."""
+        """Config and arms, read once; no plug-in is imported."""
         content = self._config_file()
         return content["config"], tuple(content["arms"])
 
@@ -195,10 +205,15 @@ class TrialFolder:
             raise ConfigError(f"{path} cannot be used by this version: {error}") from None
         if config.id != self.id:
             raise ConfigError(
-                f"{path} was made by another version, to which it meant another trial; "
+                f"{path} was written by another version of disentune, in which it described a different trial; "
                 f"remove the folder {self.path} to run this trial again"
             )
         return config
+
+    @property
+    def origin_path(self) -> Place:
+        """Where the trial was copied from; missing if it was trained here."""
+        return self.path / "origin.json"
 
     # status
 
@@ -208,14 +223,14 @@ class TrialFolder:
 
     def status(self) -> Status:
         path = self.status_path
-        remedy = "remove it: the trial continues from its newest checkpoint"
+        remedy = "remove it, and the trial continues from its newest checkpoint"
         try:
             status = Status(**read_json(path, remedy, default={}))
         except TypeError as error:
             raise ConfigError(f"{path} is damaged ({error}); {remedy}") from None
         if wrong := [key for key, is_right in _STATUS_KINDS.items() if not is_right(getattr(status, key))]:
             raise ConfigError(f"{path} is damaged ({wrong[0]} {getattr(status, wrong[0])!r:.60}); {remedy}")
-        return status
+        return _with_stopped(status)
 
     def set_status(self, status: Status) -> None:
         write_json(self.status_path, asdict(status))
@@ -229,11 +244,11 @@ class TrialFolder:
 
     @property
     def errors_path(self) -> Place:
-        """What went wrong in each attempt, in words; there is no such file where all went well."""
+        """Errors of each attempt; the file exists only if there were errors."""
         return self.path / "errors.log"
 
     def add_error(self, text: str) -> None:
-        """After those before it, of which the oldest go when there are very many."""
+        """Appends an error; the oldest are dropped if there are very many."""
         before = read_if_there(self.errors_path) or b""
         write_atomically(self.errors_path, (before + text.encode(errors="replace"))[-MOST_ERROR_BYTES:])
 
@@ -241,7 +256,7 @@ class TrialFolder:
 
     @property
     def wandb_home(self) -> Path:
-        """A folder of this machine for the client, which makes its own one in it."""
+        """A folder on this machine for the client, which creates its own folder in it."""
         if isinstance(self.path, Path):
             return self.path
         home = storage.scratch(self.path.parent.parent) / self.id
@@ -250,11 +265,11 @@ class TrialFolder:
 
     @property
     def wandb_folder(self) -> Path:
-        """Where the client keeps a run's files: what could not be sent yet, or the offline run."""
+        """Where the client keeps a run's files: unsent data, or the offline run."""
         return self.wandb_home / WANDB
 
     def keep_wandb_files(self) -> None:
-        """An offline run that was written on this machine becomes a part of a run that lies in an object store."""
+        """Copies an offline W&B run from this machine to a run in an object store."""
         if isinstance(self.path, Path):
             return
         files = (file for file in self.wandb_folder.rglob("*") if file.is_file() and not file.is_symlink())
@@ -271,7 +286,7 @@ class TrialFolder:
         return self.path / ARRIVED
 
     def arrived(self) -> dict[str, Any]:
-        """By place, the last step and the state that are known to have arrived there."""
+        """The last step and state that W&B has confirmed, by destination."""
         try:
             known = json.loads(read_bytes(self._arrived_path))
         except (OSError, ValueError):
@@ -279,14 +294,14 @@ class TrialFolder:
         return known if isinstance(known, dict) else {}
 
     def has_arrived(self, place: str) -> bool:
-        """Whether all that there is now is known to be there."""
+        """Whether W&B has confirmed everything that exists now."""
         known = self.arrived().get(place)
         if known is None:
             return False
         try:
             rows = self.rows_to_end()
             return bool(known == [rows[-1]["step"] if rows else 0, self.status().state])
-        except ConfigError:  # what cannot be read cannot be said to be there
+        except ConfigError:  # an unreadable trial does not count as sent
             return False
 
     def note_arrival(self, place: str, what: Any) -> None:
@@ -299,7 +314,7 @@ class TrialFolder:
         return self.path / ROWS
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every complete row, by step, each step once."""
+        """All complete rows, sorted by step, one per step."""
         by_step: dict[int, dict[str, Any]] = {}
         for row in RowReader(self.rows_path).rows():
             by_step.setdefault(row["step"], row)
@@ -310,23 +325,23 @@ class TrialFolder:
         return self.path / END
 
     def write_end(self, end: Mapping[str, Any]) -> None:
-        """Keeps the scores of a trial that ended between two evaluations, as a row with its step. They are no part of
-        rows.jsonl: the rows of a trial that later continues are those of a trial that was never stopped."""
+        """Stores the scores of a trial that ended between two evaluations, as a row with its step. They are not added
+        to rows.jsonl, so that a trial that continues later has the same rows as one that was never stopped."""
         write_json(self.end_path, sealed(end))
 
     def end(self) -> dict[str, Any] | None:
-        """What `write_end` kept, if it did."""
+        """The row stored by `write_end`, if there is one."""
         data = read_if_there(self.end_path)
         if data is None:
             return None
         try:
             return unsealed(parsed_row(data))
         except (ValueError, RecursionError) as error:
-            remedy = "remove it: the trial then has the scores of its last evaluation"
+            remedy = "remove it, and the trial has the scores of its last evaluation"
             raise ConfigError(f"{self.end_path} is damaged ({error}); {remedy}") from None
 
     def rows_to_end(self, rows: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
-        """Every row, or these, and the scores of the trial's end while nothing came after it."""
+        """All rows (or the given ones), with the scores of the trial's end if no later row exists."""
         rows, end = self.rows() if rows is None else rows, self.end()
         if end is None or (rows and rows[-1]["step"] > end["step"]):
             return rows
@@ -334,8 +349,8 @@ class TrialFolder:
         return [*rows, end] if is_apart else [*rows[:-1], with_end(rows[-1], end)]
 
     def sound(self) -> Sound:
-        """As far as the rows go without a gap: a trial that lacks one waits to be computed again from there."""
-        status = self.status()  # before the rows: a worker writes a row first, and then that it has come so far
+        """Status and rows up to the first gap; a trial with a missing row is computed again from there."""
+        status = self.status()  # read before the rows, because a worker writes a row before its status
         rows = self.rows()
         gap = missing_row(self.tree(), reached(status), (row["step"] for row in rows))
         if gap is None:
@@ -344,12 +359,12 @@ class TrialFolder:
         return Sound(replace(status, state="pending", step=last_step(rows), cause=""), rows, gap)
 
     def first_missing(self, reached: int = 0) -> int | None:
-        """The first step whose row is missing, up to a step, the newest checkpoint and the last row."""
+        """The first missing row up to a step, the newest checkpoint and the last row."""
         steps = [row["step"] for row in self.rows()]
         return missing_row(self.tree(), max([reached, *steps[-1:], *self.checkpoints.steps()[-1:]]), steps)
 
     def restart(self) -> None:
-        """Takes away all that was computed; a worker that still has the trial must not write any more."""
+        """Removes all that was computed; a worker that still runs the trial must not write any more."""
         if not self.config_path.exists():
             return
         self.update_status(state="pending", step=0, cause="")
@@ -357,13 +372,13 @@ class TrialFolder:
         self.cut_rows(0)
 
     def cut_rows(self, step: int) -> None:
-        """Removes the rows of this step and later ones."""
+        """Removes the rows of this step and later."""
         lines = (read_if_there(self.rows_path) or b"").splitlines(keepends=True)
         self._known_rows = b"".join(line for line in lines if line.endswith(b"\n") and parsed_row(line)["step"] < step)
         write_atomically(self.rows_path, self._known_rows)
 
     def append_row(self, row: Mapping[str, Any]) -> None:
-        """Appends one row durably. A torn last line is cut off first."""
+        """Appends one row durably, after removing an incomplete last line."""
         line = (json.dumps(row) + "\n").encode()
         if isinstance(self.path, RemotePath):
             self._put_row(row["step"], line)
@@ -372,7 +387,7 @@ class TrialFolder:
 
     @retried
     def _append_line(self, line: bytes) -> None:
-        """A line that was written twice, because the disk could not say that it was, counts once."""
+        """A line that was written twice, because the first write was not confirmed, counts once."""
         assert isinstance(self.path, Path)
         make_folder(self.path, parents=False)
         path = self.path / ROWS
@@ -386,7 +401,8 @@ class TrialFolder:
             sync_folder(self.path)
 
     def _put_row(self, step: int, line: bytes) -> None:
-        """All rows again, with the new one: objects do not grow. What another worker wrote meanwhile stays."""
+        """Writes all rows again with the new one, because objects cannot be appended to. Keeps rows of other
+        workers."""
         try:
             size = self.rows_path.stat().st_size
         except FileNotFoundError:
@@ -399,14 +415,21 @@ class TrialFolder:
         write_atomically(self.rows_path, self._known_rows)
 
     def keep_rows(self) -> None:
-        """At the end of a stretch: in an object store a request of a worker that was cut off may have come late, and
-        put fewer rows in the place of ours."""
+        """Called at the end of a segment: in an object store, a late request of a worker that was cut off may have
+        replaced our rows with fewer."""
         if not isinstance(self.path, RemotePath) or not self._known_rows:
             return
         there = read_if_there(self.rows_path) or b""
         whole = united(there, self._known_rows)
         if whole != there:
             write_atomically(self.rows_path, whole)
+
+    def computed_files(self) -> list[Place]:
+        """All files that a trial computed, without its config and its W&B state."""
+        checkpoints = [self.checkpoints.path(step) for step in self.checkpoints.steps()]
+        pictures = sorted(path for path in self._pictures.glob("*") if not path.name.startswith("."))
+        files = [self.rows_path, self.end_path, self.status_path, self.errors_path, *checkpoints, *pictures]
+        return [path for path in files if path.is_file()]
 
     # pictures
 
@@ -418,31 +441,31 @@ class TrialFolder:
         return self._pictures / f"step-{step:010d}.npz"
 
     def _write_picture_file(self, path: Place, data: bytes) -> None:
-        """Also clears what a killed writer left."""
+        """Also removes temporary files of killed writers."""
         make_folder(self._pictures, parents=False)
         for aside in (*asides(self._pictures, ".step-*"), *asides(self._pictures, ".failed*")):
             aside.unlink(missing_ok=True)
         write_atomically(path, data)
 
     def write_pictures(self, step: int, data: bytes) -> None:
-        """In place of what this step has."""
+        """Replaces the pictures of this step."""
         self._write_picture_file(self._picture_path(step), data)
 
     def picture_steps(self) -> list[int]:
         return steps_of(self._pictures, ".npz")
 
     def read_pictures(self, step: int) -> bytes | None:
-        """None where this step has none."""
+        """The pictures of a step; None if it has none."""
         return read_if_there(self._picture_path(step))
 
     @property
     def pictures_failure_path(self) -> Place:
-        """Why pictures could not be drawn, in words; there is no such file where all went well."""
+        """Why pictures could not be drawn; the file exists only if drawing failed."""
         return self._pictures / "failed.txt"
 
     def write_pictures_failure(self, text: str) -> None:
         self._write_picture_file(self.pictures_failure_path, text.encode())
 
     def pictures_failure(self) -> str:
-        """Empty where there is none."""
+        """The text of a file; empty if it does not exist."""
         return (read_if_there(self.pictures_failure_path) or b"").decode(errors="replace")

@@ -1,6 +1,6 @@
-"""Which trials continue. Verdicts are pure functions of rows, taken in sweep order: the seeds of a point are judged
-together, by the points before theirs in the arm, and wait until all of them can be compared. So the same trials stop at
-the same steps whatever the order of completion, and a scheduler needs no state: it is rebuilt by reading the rows.
+"""Decides which trials continue. Verdicts are pure functions of rows in sweep order: the seeds of a point are judged
+together, against the earlier points of the arm, and wait until all of them can be compared. So the same trials stop at
+the same steps whatever the order of completion, and a scheduler has no state: it is rebuilt from the rows.
 """
 
 import math
@@ -42,7 +42,7 @@ class Replicates:
         return all(seed.settled(step) for seed in self.seeds)
 
     def at(self, step: int) -> float | None:
-        """None when no seed has a value there."""
+        """The mean over seeds; None if no seed has a value at this step."""
         values = [seed.values[step] for seed in self.seeds if step in seed.values]
         return _mean(values) if values else None
 
@@ -53,19 +53,15 @@ class Replicates:
 
 def _mean(values: Sequence[float]) -> float:
     mean = sum(values) / len(values)
-    return -math.inf if math.isnan(mean) else mean  # of infinities of both signs
+    return -math.inf if math.isnan(mean) else mean  # the mean of infinities of both signs
 
 
 def milestones(scheduler: Any, config: TrialConfig, metric: str) -> Sequence[int]:
-    """Steps below the end at which a trial stops to be judged, on steps that report the metric; in order. There may be
-    a billion of them, so regular ones are a range."""
+    """Sorted steps before the end at which a trial pauses to be judged; all of them report the metric. Regular steps
+    are a range, because there may be a billion of them."""
     steps, interval = config.training.steps, config.reporting_interval(metric)
     if isinstance(scheduler, Asha):
-        rungs, rung = [], float(scheduler.grace)
-        while rung < steps:
-            rungs.append(math.ceil(rung / interval) * interval)
-            rung *= scheduler.reduction
-        return [rung for rung in dict.fromkeys(rungs) if rung < steps]
+        return rungs(scheduler, steps, interval)
     if isinstance(scheduler, Median):
         return range(scheduler.grace, steps, interval)
     if isinstance(scheduler, Pbt):
@@ -73,8 +69,17 @@ def milestones(scheduler: Any, config: TrialConfig, metric: str) -> Sequence[int
     return range(0)
 
 
+def rungs(scheduler: Asha, steps: int, interval: int) -> list[int]:
+    """The milestones of successive halving for `steps` of training, at multiples of `interval`."""
+    found, rung = [], float(scheduler.grace)
+    while rung < steps:
+        found.append(math.ceil(rung / interval) * interval)
+        rung *= scheduler.reduction
+    return [rung for rung in dict.fromkeys(found) if rung < steps]
+
+
 def verdict(scheduler: Asha | Median, point: Replicates, before: Sequence[Replicates], step: int) -> Verdict:
-    """Whether the seeds of a point that has reached a milestone continue, given the points before it in the sweep."""
+    """Whether the seeds of a point that has reached a milestone continue, given the earlier points of the sweep."""
     if not all(one.settled(step) for one in (point, *before)):
         return "wait"
     peers = [one for one in before if one.at(step) is not None]
@@ -113,7 +118,7 @@ class Member:
 def moves(
     scheduler: Pbt, population: str, step: int, members: Sequence[Member], domains: Mapping[str, Domain]
 ) -> dict[str, dict[str, Any]]:
-    """{trial: {source, values}} for the members that copy a better one; equal inputs, equal moves."""
+    """{trial: {source, values}} for the members that copy a better one; equal inputs give equal moves."""
     ranked = sorted(members, key=lambda member: (-member.value, member.trial_id))
     count = min(len(ranked) // 2, max(1, math.floor(scheduler.quantile * len(ranked))))
     rng = stream(scheduler.seed, f"pbt/{population}", step)
@@ -133,9 +138,9 @@ def moves(
 
 
 def _within(domain: Domain, value: float, up: bool) -> float:
-    """The perturbed value, inside its domain: x 1.2 or x 0.8 in a range, the next value of a list, at least one whole
-    number further. At the end of a list or of whole numbers it moves inward: members of a population share their seed,
-    so a copy that kept its value would be its source once more."""
+    """The perturbed value, inside its domain: x 1.2 or x 0.8 in a range, the next value of a list, a step of at least
+    one for whole numbers. At the end of a list or of whole numbers it moves inward: members of a population share their
+    seed, so a copy that kept its value would be identical to its source."""
     if domain.kind in ("grid", "choice", "int"):
         neighbours = (_neighbour(domain, value, direction) for direction in (up, not up))
         return next((other for other in neighbours if other != value), value)
@@ -146,8 +151,8 @@ def _within(domain: Domain, value: float, up: bool) -> float:
 
 
 def _neighbour(domain: Domain, value: float, up: bool) -> float:
-    """Itself at the end of its domain. The values of a list count in the order of the numbers, however they are
-    written; `space` refuses keys whose domain has others."""
+    """The neighbouring value; the value itself at the end of its domain. Values of a list are ordered by size, however
+    they are written; `space` refuses keys with other domains."""
     if domain.kind == "int":
         moved = round(value * (1.2 if up else 0.8))
         moved = moved if moved != value else int(value) + (1 if up == (value >= 0) else -1)

@@ -1,4 +1,4 @@
-"""TrialConfig: the whole truth of one trial, checked before anything runs."""
+"""TrialConfig: the complete config of one trial, checked before anything runs."""
 
 import hashlib
 import heapq
@@ -6,9 +6,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, field_validator
 
@@ -19,15 +18,16 @@ from disentune.maths.ramps import Constant, Scheduled
 from disentune.metrics import METRICS
 from disentune.models import MODELS
 from disentune.parameters import Mistake, validated
-from disentune.plugin import WATCHED, Catalogue, Context, Count, Frozen, Metric, Representation
+from disentune.plugin import WATCHED, Catalogue, Context, Count, Framework, Frozen, Metric, Representation, added
 from disentune.recon import RECONS
 from disentune.spec.pixels import Pixels
 
 ID_LENGTH = 16
+Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Invalid(ValueError):
-    """A trial's tree that cannot run, with every mistake in it."""
+    """A trial's tree is invalid; holds every mistake in it."""
 
     def __init__(self, mistakes: Iterable[Mistake]):
         self.mistakes = list(mistakes)
@@ -37,44 +37,71 @@ class Invalid(ValueError):
 # ---- one trial
 
 
-class TrainingParams(Frozen):
-    """How a model is trained; Adam with the usual betas."""
+class OptimiserParams(Frozen):
+    """Adam's own choices, as torch.optim.Adam has them."""
 
-    steps: Count = Field(ge=1, le=10**9)
-    batch_size: Count = Field(ge=1, le=10**6, description="images, or pairs of images, a step")
-    learning_rate: float = Field(gt=0)
+    betas: list[Share] = Field(
+        [0.9, 0.999], min_length=2, max_length=2, description="decay of the means of gradients and of their squares"
+    )
+    amsgrad: bool = Field(False, description="divide by the largest mean of squares so far (Reddi et al., ICLR 2018)")
+    weight_decay: float = Field(0.0, ge=0, description="L2 penalty: so many times a weight is added to its gradient")
+
+
+class TrainingParams(Frozen):
+    """How a model is trained, by Adam."""
+
+    steps: Count = Field(ge=1, le=10**9, description="updates of the model")
+    batch_size: Count = Field(ge=1, le=10**6, description="images, or pairs of images, per step")
+    learning_rate: float = Field(gt=0, description="step size of Adam")
     log_every: Count = Field(100, ge=1, description="steps between rows of losses")
-    threads: Count = Field(1, ge=1, le=1024, description="CPU threads; another number gives other bits")
-    device: Literal["cpu", "cuda"] = "cpu"
-    compile: bool = Field(False, description="torch.compile the networks: other bits; pays from about 5000 steps on")
+    threads: Count = Field(1, ge=1, le=1024, description="CPU threads; changing it changes results in the last bits")
+    device: Literal["cpu", "cuda"] = Field(
+        "cpu", description="where the model is trained; defaults to cuda if resources.gpu is above 0"
+    )
+    compile: bool = Field(
+        False, description="torch.compile the networks; changes the last bits, worthwhile from about 5000 steps"
+    )
+    optimiser: OptimiserParams = added(
+        OptimiserParams(), description="of Adam: betas [0.9, 0.999], amsgrad false, weight_decay 0 (an L2 penalty)"
+    )
+    replacement: bool = added(
+        True, description="draw the images of a batch independently; false: distinct images, so a batch can be the "
+        "whole data set"
+    )  # fmt: skip
 
 
 class EvaluationParams(Frozen):
     """Which metrics are computed, on what, and when; the end of training always counts as an evaluation.
 
-    `size`, `codes` and `every` hold for all metrics; a metric of the list may have its own.
+    `size`, `codes` and `every` apply to all metrics; each metric in the list may override them.
     """
 
-    metrics: list[Any] = Field(default_factory=list, description="names, or mappings of name and parameters")
-    every: Count | None = Field(None, ge=1, description="steps between evaluations; none: only at the end")
+    metrics: list[Any] = Field(default_factory=list, description="names, or mappings with a name and parameters")
+    every: Count | None = Field(None, ge=1, description="steps between evaluations; null: only at the end")
     size: Literal["full", "fast", "both"] = Field(
         "full",
-        description="full: the published sizes; fast: smaller ones, in keys with _fast; "
+        description="full: the published sizes; fast: smaller ones, in keys that end in _fast; "
         "both: fast during training and at its end, full at the end",
     )
-    codes: Literal["mean", "sampled", "both"] | None = Field(
-        None, description="which codes are scored, sampled ones in keys with _sampled; none: as each metric has it"
+    codes: Literal["mean", "sampled", "both", "normal"] | None = Field(
+        None,
+        description="which codes are scored (sampled: in keys that end in _sampled; normal: means mapped from a "
+        "Student-t prior to N(0, 1), in keys that end in _normal); null: each metric's default",
     )
-    table: Count = Field(50_000, ge=10, description="images encoded for metrics in full size; all if there are fewer")
-    fast_table: Count = Field(15_000, ge=10, description="images encoded for metrics in fast size")
+    table: Count = Field(50_000, ge=10, description="images encoded for metrics of full size; all if there are fewer")
+    fast_table: Count = Field(15_000, ge=10, description="images encoded for metrics of fast size")
 
 
 class When(Frozen):
-    """What may stand beside a metric's own parameters."""
+    """Keys that every metric accepts in addition to its own parameters."""
 
-    size: Literal["full", "fast", "both"] | None = None
-    codes: Literal["mean", "sampled", "both"] | None = None
-    every: Count | Literal["end"] | None = None
+    size: Literal["full", "fast", "both"] | None = Field(None, description="evaluation.size for this metric")
+    codes: Literal["mean", "sampled", "both", "normal"] | None = Field(
+        None, description="evaluation.codes for this metric"
+    )
+    every: Count | Literal["end"] | None = Field(
+        None, description="steps between evaluations of this metric; end: only at the end of training"
+    )
 
     @field_validator("every", mode="before")
     @classmethod
@@ -85,7 +112,7 @@ class When(Frozen):
 
 
 class Named(NamedTuple):
-    """A plug-in with its parameters; those with a schedule stand in `params` with a value of it."""
+    """A plug-in with its parameters; a parameter with a schedule has one value of the schedule in `params`."""
 
     plugin: Any
     params: Any
@@ -98,7 +125,7 @@ class Named(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """A metric as a trial computes it: on which codes, in which size, every how many steps (0: at the end alone)."""
+    """A metric as a trial computes it: on which codes, in which size, every how many steps (0: only at the end)."""
 
     metric: Named
     size: Literal["full", "fast"]
@@ -107,7 +134,7 @@ class Scored(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        return ("_sampled" if self.codes == "sampled" else "") + ("_fast" if self.size == "fast" else "")
+        return ("" if self.codes == "mean" else f"_{self.codes}") + ("_fast" if self.size == "fast" else "")
 
     @property
     def label(self) -> str:
@@ -126,7 +153,7 @@ class Scored(NamedTuple):
         return self.every > 0 and step % self.every == 0
 
     def tree(self, usual: int) -> dict[str, Any]:
-        """`every` is only told when it is not the usual one."""
+        """Leaves out `every` if it has its usual value."""
         every = None if self.every == usual else self.every or "end"
         return {**self.metric.tree(), "size": self.size, "codes": self.codes, "every": every}
 
@@ -140,6 +167,11 @@ PLUGIN_SECTIONS: dict[str, Catalogue] = {
 PLAIN_SECTIONS: dict[str, type[Frozen]] = {"training": TrainingParams, "evaluation": EvaluationParams}
 SECTIONS = (*PLUGIN_SECTIONS, *PLAIN_SECTIONS, "loss_scale")
 LOSS_SCALES = ("sum", "mean")
+LACKING = {
+    "factors": "has no known factors",
+    "grid": "has a table of factors that lacks some of their combinations or repeats them",
+}
+"""`Dataset.lacks` in words."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +190,7 @@ class TrialConfig:
     seed: int
 
     def tree(self) -> dict[str, Any]:
-        """The canonical nested form: every default written out, except of fields `added` later."""
+        """The canonical nested form, with every default written out except those of fields `added` later."""
         tree = {
             "dataset": {**self.dataset.tree(), **self.pixels.model_dump()},
             "model": self.model.tree(),
@@ -166,7 +198,7 @@ class TrialConfig:
             "recon": self.recon.tree(),
             "training": self.training.model_dump(),
             "evaluation": {
-                **self.evaluation.model_dump(exclude={"size", "codes"}),  # each metric has its own
+                **self.evaluation.model_dump(exclude={"size", "codes"}),  # stored per metric
                 "metrics": [scored.tree(self.evaluation.every or 0) for scored in self.metrics],
             },
             "loss_scale": self.loss_scale,
@@ -177,11 +209,16 @@ class TrialConfig:
 
     @cached_property
     def id(self) -> str:
-        """Hash of the canonical form: stable across machines, orders and spellings of the same config."""
+        """Hash of the canonical form: the same on every machine and for every spelling and key order of the config."""
         return id_of(self.tree())
 
+    @property
+    def awaits_donors(self) -> bool:
+        """Whether its data set is made from trials that a needed run is yet to give."""
+        return isinstance(getattr(self.dataset.params, "donors", None), str)
+
     def with_seed(self, seed: int) -> "TrialConfig":
-        """The same point with another seed; nothing is parsed."""
+        """The same point with another seed, without parsing it again."""
         return self if seed == self.seed else replace(self, seed=seed)
 
     def on(self, device: Literal["cpu", "cuda"]) -> "TrialConfig":
@@ -192,10 +229,7 @@ class TrialConfig:
         return [key for scored in self.metrics for key in scored.keys]
 
     def loss_keys(self) -> list[str]:
-        """What every row has: each loss in the trial's scale and in nats an image, and what the framework watches."""
-        framework = self.framework.plugin
-        losses = ["loss", "recon", *framework.parts]
-        return [*losses, *(f"{name}_sum" for name in losses), *(f"{WATCHED}{name}" for name in framework.watch)]
+        return loss_keys(self.framework.plugin)
 
     def setting(self) -> Context:
         return _setting(self.dataset, self.model, self.training)
@@ -240,7 +274,9 @@ class TrialConfig:
             mistakes.append(Mistake("seed", "must be a whole number >= 0", seed, True))
         mistakes += _mismatches(pixels, training=plain["training"], **named)
         mistakes += _too_large(metrics, plain["evaluation"], named["dataset"])
+        mistakes += _refused_metrics(metrics, named["dataset"])
         mistakes += _shared_names(metrics, named["framework"])
+        mistakes += _unmapped(metrics, named["framework"])
         if mistakes:
             raise Invalid(mistakes)
         return cls(pixels=pixels, metrics=metrics, loss_scale=scale, seed=seed, **named, **plain)  # type: ignore
@@ -253,8 +289,16 @@ def id_of(tree: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:ID_LENGTH]
 
 
+def loss_keys(framework: Framework) -> list[str]:
+    """What every row of a trial with this framework has: losses in the trial's scale and in nats per image, and the
+    numbers that the framework watches."""
+    losses = ["loss", "recon", *framework.parts]
+    return [*losses, *(f"{name}_sum" for name in losses), *(f"{WATCHED}{name}" for name in framework.watch)]
+
+
 def row_steps(tree: Mapping[str, Any], until: int) -> Iterator[int]:
-    """The steps of which a trial writes a row, by its canonical tree, up to a step; in order, some more than once."""
+    """The steps, up to `until`, at which a trial with this canonical tree writes a row; sorted, possibly with
+    duplicates."""
     training, evaluation = tree["training"], tree["evaluation"]
     last, metrics = min(until, training["steps"]), evaluation.get("metrics")
     listed = metrics if isinstance(metrics, list) else []
@@ -269,7 +313,7 @@ def is_id(name: str) -> bool:
 
 
 def names_own_plugin(tree: Mapping[str, Any]) -> bool:
-    """Whether a trial names a plug-in by its import path, so that to parse it is to run code."""
+    """Whether a trial names a plug-in by its import path, so that parsing the trial runs code."""
     return bool(own_plugins(tree))
 
 
@@ -283,7 +327,7 @@ def own_plugins(tree: Mapping[str, Any]) -> list[str]:
 
 
 def metric_keys(evaluation: Any) -> list[str] | None:
-    """What the metrics of this section report; None where only the user's own code could tell. Raises Invalid."""
+    """The keys that the metrics of this section report; None if that depends on a user's own code. Raises Invalid."""
     mistakes: list[Mistake] = []
     section = validated(EvaluationParams, evaluation, "evaluation", mistakes)
     if section and any(map(_is_own, section.metrics)):
@@ -300,7 +344,7 @@ def _is_own(entry: Any) -> bool:
 
 
 def _without_minus_zero(value: Any) -> Any:
-    """-0.0 equals 0.0, so it must not make another trial."""
+    """-0.0 equals 0.0, so it must not give another trial."""
     if isinstance(value, dict):
         return {key: _without_minus_zero(below) for key, below in value.items()}
     return 0.0 if isinstance(value, float) and value == 0 else value
@@ -308,14 +352,14 @@ def _without_minus_zero(value: Any) -> Any:
 
 def _one_of(key: str, value: Any, known: tuple[str, ...], mistakes: list[Mistake]) -> Any:
     if value is None:
-        mistakes.append(Mistake(key, f"is required, but not set; one of {', '.join(known)}"))
+        mistakes.append(Mistake(key, f"is required but not set; one of {', '.join(known)}"))
     elif value not in known:
         mistakes.append(Mistake(key, f"must be one of {', '.join(known)}", value, True))
     return value
 
 
 def _split_pixels(section: Any, mistakes: list[Mistake]) -> tuple[Pixels | None, Any]:
-    """What belongs to every data set, so that no plug-in has to declare it."""
+    """Keys of every data set, so that no plug-in has to declare them."""
     if not isinstance(section, Mapping):
         return Pixels(), section
     own = {key: value for key, value in section.items() if key in Pixels.model_fields}
@@ -333,8 +377,8 @@ def _named(catalogue: Catalogue, section: Any, prefix: str, mistakes: list[Mista
         return None
     name = section.get("name")
     if not isinstance(name, str):
-        text = f"is required, but not set; one of {', '.join(catalogue.names())}"
-        mistakes.append(Mistake(f"{prefix}.name", text if name is None else "must be a text", name, name is not None))
+        text = f"is required but not set; one of {', '.join(catalogue.names())}"
+        mistakes.append(Mistake(f"{prefix}.name", text if name is None else "must be a string", name, name is not None))
         return None
     try:
         plugin = catalogue[name]
@@ -352,9 +396,9 @@ _remembered: dict[tuple[int, str, str], tuple[Any, Any]] = {}
 
 
 def _once(kind: Any, prefix: str, section: Any, mistakes: list[Mistake], read: Callable[[list[Mistake]], Any]) -> Any:
-    """What `read` makes of a section for a plug-in or class; the points of a sweep have most of their sections in
-    common. Only a section without mistakes is remembered."""
-    key = id(kind), prefix, repr(section)  # which tells 1 from 1.0 and from true
+    """The result of `read` for a section, cached because the points of a sweep share most of their sections. Only
+    sections without mistakes are cached."""
+    key = id(kind), prefix, repr(section)  # repr distinguishes 1, 1.0 and true
     if key in _remembered:
         return _remembered[key][1]
     found: list[Mistake] = []
@@ -363,7 +407,7 @@ def _once(kind: Any, prefix: str, section: Any, mistakes: list[Mistake], read: C
     if len(_remembered) >= MOST_REMEMBERED:
         _remembered.clear()
     if not found:
-        _remembered[key] = kind, value  # `kind` keeps its id from being another's
+        _remembered[key] = kind, value  # holding `kind` keeps its id from being reused
     return value
 
 
@@ -376,7 +420,7 @@ def _with_params(plugin: Any, name: str, section: Mapping[str, Any], prefix: str
 
 
 def _schedules(framework: Any, tree: Mapping[str, Any], prefix: str, mistakes: list[Mistake]) -> dict[str, Any]:
-    """The schedule of each key that has one; None when it is wrong, with its mistakes appended."""
+    """The schedule of each key that has one; None if a schedule is wrong, with its mistakes appended."""
     written = {key: value for key, value in tree.items() if isinstance(value, Mapping) and "schedule" in value}
     return {
         key: _schedule(framework, key, value, f"{prefix}.{key}", mistakes)
@@ -388,7 +432,7 @@ def _schedules(framework: Any, tree: Mapping[str, Any], prefix: str, mistakes: l
 def _schedule(framework: Any, name: str, value: Any, key: str, mistakes: list[Mistake]) -> Any:
     annotation = framework.params.model_fields[name].annotation
     if float not in (annotation, *get_args(annotation)):
-        mistakes.append(Mistake(key, "cannot follow a schedule: only numbers with a fraction can"))
+        mistakes.append(Mistake(key, "cannot follow a schedule: only real-valued numbers can"))
         return None
     if name in framework.read_once:
         mistakes.append(Mistake(key, "cannot follow a schedule: it is read once, before the first step"))
@@ -402,7 +446,7 @@ def _schedule(framework: Any, name: str, value: Any, key: str, mistakes: list[Mi
 def _checked(
     params: type[Frozen], tree: Mapping[str, Any], schedules: Mapping[str, Any], prefix: str, mistakes: list[Mistake]
 ) -> Any:
-    """Checked at both ends of its schedules; of a wrong schedule nothing more is said."""
+    """Checks the params at both ends of their schedules; a schedule that is itself wrong is not reported twice."""
     right = {key: schedule for key, schedule in schedules.items() if schedule is not None}
     wrong = {f"{prefix}.{key}" for key in schedules.keys() - right.keys()}
     checked = None
@@ -426,30 +470,42 @@ def _metrics(evaluation: EvaluationParams | None, mistakes: list[Mistake]) -> tu
 
 
 def _repeated(metrics: tuple[Scored, ...]) -> list[Mistake]:
-    """Metrics that would write to the same keys, each told once."""
+    """Metrics that would write to the same keys, each reported once."""
     owners: dict[str, str] = {}
     texts: dict[str, None] = {}
     for scored in metrics:
         name, keys = scored.metric.name, [*scored.keys, *scored.details]
         key = next((key for key in keys if key in owners), None)
         if key is not None and owners[key] == name:
-            texts[f"'{name}' stands there twice in one size; keep one"] = None
+            texts[f"'{name}' is listed twice in the same size; keep one"] = None
         elif key is not None:
-            texts[f"'{name}' gives keys that '{owners[key]}' gives too, such as '{key}'; rename them"] = None
+            texts[f"'{name}' and '{owners[key]}' both report '{key}'; rename it in one of them"] = None
         owners |= dict.fromkeys(keys, name)
     return [Mistake("evaluation.metrics", text) for text in texts]
 
 
 def _shared_names(metrics: tuple[Scored, ...], framework: Named | None) -> list[Mistake]:
-    """Keys of metrics that are losses too, of this framework or one that may stand in the same table."""
+    """Metric keys that are also losses, of this framework or of another one that may be in the same table."""
     losses = {part: plugin.name for plugin in reversed([*FRAMEWORKS]) for part in plugin.parts}
     losses |= dict.fromkeys(framework.plugin.parts, framework.name) if framework else {}
     shared = {key: scored.metric.name for scored in metrics for key in scored.metric.plugin.keys if key in losses}
     return [
-        Mistake("evaluation.metrics", f"'{key}' is a key of '{name}' and a loss of the framework '{losses[key]}'; "
-                "rename the one that is yours")
+        Mistake("evaluation.metrics", f"'{key}' is a key of '{name}' and also a loss of the framework '{losses[key]}'; "
+                "rename it in your own plug-in")
         for key, name in shared.items()
     ]  # fmt: skip
+
+
+def _unmapped(metrics: tuple[Scored, ...], framework: Named | None) -> list[Mistake]:
+    """Metrics of codes that are mapped to N(0, 1), where the framework's prior knows no such map."""
+    names = dict.fromkeys(one.metric.name for one in metrics if one.codes == "normal")
+    if not names or framework is None or framework.plugin.to_normal(framework.params):
+        return []
+    text = (
+        f"codes: normal of '{{}}' maps codes from a Student-t prior to N(0, 1), but '{framework.name}' has no such "
+        "prior here; set framework.prior.name: student_t of decomposition_vae, or omit codes"
+    )
+    return [Mistake("evaluation.metrics", text.format(name)) for name in names]
 
 
 def _too_large(
@@ -458,18 +514,19 @@ def _too_large(
     """Metrics that need more images than their table can have."""
     if evaluation is None or dataset is None:
         return []
-    images = prod(dataset.plugin.factor_sizes(dataset.params))
-    tables = {"full": min(evaluation.table, images), "fast": min(evaluation.fast_table, images)}
+    images = dataset.plugin.population(dataset.params)
+    most = max(evaluation.table, evaluation.fast_table) if dataset.plugin.noisy(dataset.params) else images
+    tables = {"full": min(evaluation.table, most), "fast": min(evaluation.fast_table, most)}
     needs = {(one.metric.name, one.size): one.metric.plugin.rows(one.metric.params) for one in metrics}
     return [
-        Mistake("evaluation.metrics", f"'{name}' in {size} size needs {rows} images, but the table has {tables[size]} "
-                f"of the data set's {images}; leave it out, or choose smaller sizes")
+        Mistake("evaluation.metrics", f"'{name}' in {size} size needs {rows} images, but its table has {tables[size]} "
+                f"of the data set's {images}; omit it, or choose smaller sizes")
         for (name, size), rows in needs.items() if rows > tables[size]
     ]  # fmt: skip
 
 
 def _expanded(entry: Any, evaluation: EvaluationParams, mistakes: list[Mistake]) -> list[Scored]:
-    """One entry of the list in each size and for each kind of codes that it asks for."""
+    """One entry of the list, expanded to each size and each kind of codes that it requests."""
     key, own = "evaluation.metrics", entry if isinstance(entry, Mapping) else {}
     when = validated(When, {name: own[name] for name in When.model_fields if name in own}, key, mistakes)
     params = {name: value for name, value in own.items() if name not in When.model_fields} if own else entry
@@ -488,7 +545,7 @@ def _expanded(entry: Any, evaluation: EvaluationParams, mistakes: list[Mistake])
 
 
 def _with_shared_keys(mistake: Mistake, shared: type[Frozen]) -> Mistake:
-    """A plug-in's list of known keys, completed by those that all of its kind have."""
+    """A mistake whose list of known keys also has those that all plug-ins of the kind share."""
     if not mistake.text.startswith("unknown key"):
         return mistake
     known = shared.model_fields
@@ -510,12 +567,14 @@ def _without_name(section: Mapping[str, Any]) -> dict[str, Any]:
 def _mismatches(
     pixels: Pixels | None, dataset: Any, model: Any, framework: Any, recon: Any, training: Any
 ) -> Iterable[Mistake]:
-    """Sections that are right by themselves and wrong together."""
+    """Mistakes in the combination of sections that are each valid by themselves."""
     if framework and training:
         yield from _clashes(framework, training.steps)
     unit_range = bool(recon and recon.plugin.needs_unit_range(recon.params))
     if unit_range and pixels and pixels.transform != "unit":
         yield Mistake("recon.name", f"'{recon.name}' needs targets in [0, 1]: set dataset.transform: unit")
+    if framework and framework.plugin.needs_unit_range and pixels and pixels.transform != "unit":
+        yield Mistake("framework.name", f"'{framework.name}' needs pixels in [0, 1]: set dataset.transform: unit")
     if not dataset:
         return
     if unit_range and dataset.plugin.points:
@@ -526,10 +585,12 @@ def _mismatches(
     for key, named in (("model.name", model), ("recon.name", recon)):
         if named:
             yield from _refusal(key, named, shape)
+    if training and not training.replacement:
+        yield from _refused_batch(training, dataset.plugin.population(dataset.params))
     if framework and model and training:
         yield from _refusal("framework", framework, _setting(dataset, model, training))
     if framework:
-        yield from _refused_pairs(framework, dataset.plugin.factor_sizes(dataset.params))
+        yield from _refused_pairs(framework, dataset)
 
 
 def _refused_pixels(pixels: Pixels, dataset: Named) -> Iterable[Mistake]:
@@ -540,17 +601,49 @@ def _refused_pixels(pixels: Pixels, dataset: Named) -> Iterable[Mistake]:
         yield Mistake("dataset.statistics", text)
 
 
-def _refused_pairs(framework: Named, sizes: tuple[int, ...]) -> Iterable[Mistake]:
+def _refused_batch(training: TrainingParams, images: int) -> Iterable[Mistake]:
+    if training.batch_size > images:
+        text = f"must be at most {images}, the number of images, if training.replacement is false"
+        yield Mistake("training.batch_size", text, training.batch_size, True)
+
+
+def _refused_pairs(framework: Named, dataset: Named) -> Iterable[Mistake]:
     law = getattr(framework.params, "pairs", None)
+    lacking = dataset.plugin.lacks(dataset.params)
+    if law is not None and lacking and getattr(law, "needs_grid", True):
+        text = f"'{framework.name}' draws pairs of images that differ in some factors, but the data set"
+        yield Mistake("framework.name", f"{text} '{dataset.name}' {LACKING[lacking]}; {_in_their_place()}")
+        return
     try:
         if law is not None:
-            law.check(sizes)
+            law.check(dataset.plugin.factor_sizes(dataset.params))
     except ValueError as error:
         yield Mistake("framework.pairs", str(error))
 
 
+def _in_their_place() -> str:
+    single = (one.name for one in FRAMEWORKS if "pairs" not in one.params.model_fields)
+    return f"use a framework that learns from single images: {', '.join(single)}"
+
+
+def _refused_metrics(metrics: tuple[Scored, ...], dataset: Named | None) -> Iterable[Mistake]:
+    """Metrics that ask for factors, or for all combinations of them, which the data set does not have."""
+    lacking = dataset.plugin.lacks(dataset.params) if dataset else ""
+    wrong = dict.fromkeys(one.metric.name for one in metrics if lacking and _needs(one.metric.plugin, lacking))
+    if wrong and dataset:
+        names, do = ", ".join(f"'{name}'" for name in wrong), "does" if len(wrong) == 1 else "do"
+        others = ", ".join(metric.name for metric in METRICS if not _needs(metric, lacking))
+        what = "known factors" if lacking == "factors" else "all combinations of the factors"
+        yield Mistake("evaluation.metrics", f"{names} {do} not work without {what}, and the data set "
+                      f"'{dataset.name}' {LACKING[lacking]}; use instead: {others}")  # fmt: skip
+
+
+def _needs(metric: Metric, lacking: str) -> bool:
+    return "factors" in metric.needs if lacking == "factors" else metric.lines
+
+
 def _clashes(framework: Named, steps: int) -> list[Mistake]:
-    """Scheduled parameters that are sound at their own ends, but not together at some step."""
+    """Scheduled parameters that are valid at their own ends but not together at some step."""
     schedules, found = framework.schedules, list[Mistake]()
     knots = sorted({knot for schedule in schedules.values() for knot in schedule.knots(steps)})
     for knot in knots if len(schedules) > 1 else ():
@@ -569,12 +662,13 @@ def _refusal(key: str, named: Named, world: Any) -> Iterable[Mistake]:
 
 
 def _setting(dataset: Named, model: Named, training: TrainingParams) -> Context:
-    shape, sizes = dataset.plugin.shape(dataset.params), dataset.plugin.factor_sizes(dataset.params)
-    return Context(shape, model.params.latents, training.batch_size, sizes)
+    plugin, params = dataset.plugin, dataset.params
+    sizes, count = plugin.factor_sizes(params), plugin.count(params)
+    return Context(plugin.shape(params), model.params.latents, training.batch_size, sizes, count)
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys to a tree. A key below another key's plain value is Invalid."""
+    """Turns dotted keys into a tree. Raises Invalid for a key below another key that has a plain value."""
     tree: dict[str, Any] = {}
     for key, value in flat.items():
         *parents, last = key.split(".")
@@ -582,13 +676,13 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
         for parent in parents:
             node = node.setdefault(parent, {})
             if not isinstance(node, dict):
-                raise Invalid([Mistake(key, f"'{parent}' is a single value, so nothing can stand below it")])
+                raise Invalid([Mistake(key, f"'{parent}' is a single value, so it cannot have keys below it")])
         node[last] = dict(value) if isinstance(value, Mapping) else value
     return tree
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A tree to dotted keys; lists stay whole."""
+    """Turns a tree into dotted keys; lists are kept whole."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping):
@@ -599,7 +693,7 @@ def flattened(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """`training.steps was 100, is 200` for every key that two trees do not share."""
+    """`training.steps was 100, is 200` for every key in which two trees differ."""
     old, new = flattened(before), flattened(after)
     keys = [key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key)]
     return [f"{key} was {old.get(key)!r}, is {new.get(key)!r}" for key in keys]

@@ -8,13 +8,13 @@ from disentune.plugin import Frozen
 
 
 class Pixels(Frozen):
-    """What becomes of a data set's images; part of a trial's `dataset` section."""
+    """How the images of a data set are transformed; part of a trial's `dataset` section."""
 
     transform: Literal["standardise", "unit"] = Field(
         "standardise", description="unit: pixels in [0, 1]; standardise: mean 0 and standard deviation 1"
     )
     statistics: Literal["computed", "published"] = Field(
-        "computed", description="standardise by what was computed from the images, or by the published constants"
+        "computed", description="standardise with statistics computed from the images, or with the published constants"
     )
     noise: float = Field(
         0.0,

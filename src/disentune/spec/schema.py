@@ -1,7 +1,7 @@
 """JSON Schema of sweep and search-space files for editors, built from the classes that check the files.
 
 `python -m disentune.spec.schema` writes both into `schemas/`. A schema sees one file at a time, so it cannot require a
-key that another layer may bring; `disentune plan` checks the whole.
+key that another layer may set; `disentune plan` checks the merged sweep.
 """
 
 import json
@@ -16,6 +16,7 @@ from disentune.metrics import METRICS
 from disentune.plugin import Catalogue, Frozen
 from disentune.spec.config import LOSS_SCALES, PLAIN_SECTIONS, PLUGIN_SECTIONS, When
 from disentune.spec.figures import FIGURES
+from disentune.spec.needs import SUFFIXES
 from disentune.spec.pixels import Pixels
 from disentune.spec.settings import SCHEDULERS, SEARCHES, Settings
 from disentune.spec.sweepfile import DOMAINS, MOST_SEEDS, NAME, SPACE_NAME, Domain
@@ -26,8 +27,23 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 OWN = {"type": "string", "pattern": ":"}
 """The import path of a user's own plug-in, whose keys no schema can know."""
 LISTS = ("grid", "choice")
+TAGS = ("name", "schedule")
+"""Keys that choose one of several mappings."""
 LAYER = {"$ref": "#/$defs/layer", "unevaluatedProperties": False}
-# pydantic leaves the bounds of an optional number under its own names
+SECTION_NOTES = {
+    "dataset": "the images, by name, and the parameters of the data set",
+    "model": "encoder and decoder, by name, and their parameters",
+    "framework": "what is minimised, by name, and its parameters",
+    "recon": "the reconstruction loss, by name, and its parameters",
+    "training": "how the model is trained",
+    "evaluation": "which metrics are computed, on what, and when",
+}
+NEEDS_NOTE = (
+    "sweeps that are carried out first, by a name of your own: {donors: sweeps/donors.yaml}; a data set that is made "
+    "from trained models names one of them"
+)
+LOSS_SCALE_NOTE = "sum: nats per image (Locatello, Mathieu, Zietlow); mean: over pixels and latents (Michlo)"
+# pydantic uses its own names for the bounds of an optional number
 BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 
 
@@ -39,7 +55,7 @@ def _properties(params: type[BaseModel]) -> dict[str, Schema]:
 
 
 def _inlined(params: type[BaseModel]) -> Schema:
-    """pydantic's schema without references, so that its parts can stand anywhere."""
+    """pydantic's schema without references, so that its parts can be used anywhere."""
     schema = params.model_json_schema()
     parts = schema.pop("$defs", {})
 
@@ -67,7 +83,7 @@ def _tidied_part(key: str, value: Any) -> Any:
     if key in ("default", "enum", "const"):
         return value
     if key == "description":
-        return " ".join(value.split())  # how a docstring is wrapped says nothing
+        return " ".join(value.split())  # the line breaks of a docstring have no meaning
     return {name: _tidied(part) for name, part in value.items()} if key == "properties" else _tidied(value)
 
 
@@ -77,20 +93,31 @@ def _object(properties: Mapping[str, Schema], required: Iterable[str] = ()) -> S
 
 
 def _any_of(options: Iterable[Schema]) -> Schema:
-    """Each option once; a single one as it is."""
+    """The options without duplicates; a single option is returned as it is."""
     distinct = list({json.dumps(option, sort_keys=True): option for option in options}.values())
     return distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
+
+
+def _any_described(options: Mapping[str, Schema]) -> Schema:
+    """A schema that accepts any of the named options; if descriptions differ, each is given with its names."""
+    names: dict[str, list[str]] = {}
+    for name, option in options.items():
+        names.setdefault(option.get("description", ""), []).append(name)
+    texts = [text if len(names) == 1 else f"{', '.join(some)}: {text}" for text, some in names.items()]
+    bare = [{key: value for key, value in option.items() if key != "description"} for option in options.values()]
+    return {"description": " | ".join(texts), **_any_of(bare)}
 
 
 def _or_null(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-# ---- leaves: a value, or where to look for it
+# ---- leaves: a value, or a domain to search
 
 
 def _domains(kinds: Iterable[str]) -> Schema:
-    possible = {key: schema["anyOf"][0] for key, schema in _properties(Domain).items() if key in kinds}
+    described = {key: schema for key, schema in _properties(Domain).items() if key in kinds}
+    possible = {key: {"description": schema["description"], **schema["anyOf"][0]} for key, schema in described.items()}
     return {**_object(possible), "minProperties": 1, "maxProperties": 1}
 
 
@@ -101,7 +128,7 @@ def _is_number(leaf: Schema) -> bool:
 def _searchable(key: str, leaf: Schema, below: Iterable[str] = ()) -> Schema:
     """The values of a list to choose from are checked like a single value; only numbers have ranges.
 
-    With keys `below`, a mapping of these may stand in its place: a schedule, or a named choice with its parameters.
+    With keys `below`, a mapping of these may replace the value: a schedule, or a named choice with its parameters.
     """
     notes = {part: schema for part, schema in leaf.items() if part in ("description", "default")}
     value = _short({part: schema for part, schema in leaf.items() if part not in notes})
@@ -112,13 +139,13 @@ def _searchable(key: str, leaf: Schema, below: Iterable[str] = ()) -> Schema:
 
 
 def _short(leaf: Schema) -> Schema:
-    """A named choice as its name alone."""
+    """A named choice, given only by its name."""
     names = [name for kind in _kinds(leaf) for name in _constants(kind["properties"].get("name", {}))]
     return {"enum": list(dict.fromkeys(names))} if names else leaf
 
 
 def _kinds(leaf: Schema) -> list[Schema]:
-    """The mappings that may stand in a leaf's place."""
+    """The mappings that may replace a leaf."""
     if leaf.get("type") == "object" and "properties" in leaf:
         return [leaf]
     return [kind for word in ("anyOf", "oneOf") for option in leaf.get(word, ()) for kind in _kinds(option)]
@@ -129,7 +156,7 @@ def _constants(leaf: Schema) -> list[Any]:
 
 
 def _below(section: str, leaf: Schema) -> dict[str, Schema]:
-    """The keys of the mappings that may stand in a leaf's place; any number of a framework may follow a schedule."""
+    """The keys of the mappings that may replace a leaf; any number of a framework may follow a schedule."""
     if section == "framework" and _is_fraction(leaf):
         kinds = _kinds(_properties(Scheduled)["value"])
         return {key: {"$ref": f"#/$defs/schedule.{key}"} for key in _union(kinds)}
@@ -137,15 +164,19 @@ def _below(section: str, leaf: Schema) -> dict[str, Schema]:
 
 
 def _union(kinds: Iterable[Schema]) -> dict[str, Schema]:
-    """The keys of several mappings, each with what any of them takes."""
-    options: dict[str, list[Schema]] = {}
+    """The keys of several mappings, each with the values that any of the mappings accepts."""
+    options: dict[str, dict[str, Schema]] = {}
     for kind in kinds:
+        constants = [value for tag in TAGS for value in _constants(kind["properties"].get(tag, {}))]
         for key, part in kind["properties"].items():
-            options.setdefault(key, []).append(part)
-    for tag in ("name", "schedule"):
-        if tag in options:
-            options[tag] = [{"enum": [value for part in options[tag] for value in _constants(part)]}]
-    return {key: _any_of(parts) for key, parts in options.items()}
+            options.setdefault(key, {})["/".join(map(str, constants))] = part
+    return {key: _tag(key, parts) if key in TAGS else _any_described(parts) for key, parts in options.items()}
+
+
+def _tag(key: str, options: Mapping[str, Schema]) -> Schema:
+    """The key that chooses one of several mappings."""
+    values = [value for option in options.values() for value in _constants(option)]
+    return {"description": f"which {'one' if key == 'name' else key}", "enum": values}
 
 
 def _is_fraction(leaf: Schema) -> bool:
@@ -156,12 +187,13 @@ def _is_fraction(leaf: Schema) -> bool:
 
 
 def _name(catalogue: Catalogue) -> Schema:
-    return {"anyOf": [{"enum": catalogue.names()}, OWN]}
+    text = f"a {catalogue.kind} by its name, or the import path of your own (package.module:NAME)"
+    return {"description": text, "anyOf": [{"enum": catalogue.names()}, OWN]}
 
 
 def _metric() -> Schema:
     """A metric with parameters; a list is one value, so nothing in it is searched."""
-    shared = {"name": {}, **_properties(When)}
+    shared = {"name": {"description": "the metric"}, **_properties(When)}
     closed = [_when_named(metric.name, _object({**shared, **_properties(metric.params)})) for metric in METRICS]
     return {"type": "object", "properties": {"name": _name(METRICS)}, "required": ["name"], "allOf": closed}
 
@@ -175,30 +207,30 @@ def _keys(section: str, plugin: Any) -> list[str]:
 
 
 def _leaves(section: str) -> dict[str, Schema]:
-    """Each key that a section can have; where plug-ins share a key, its value may be what any of them takes."""
+    """Each key that a section can have; if plug-ins share a key, its value may be what any of them accepts."""
     if section in PLAIN_SECTIONS:
         leaves = _properties(PLAIN_SECTIONS[section])
         if "metrics" in leaves:
             leaves["metrics"]["items"] = {"anyOf": [_name(METRICS), _metric()]}
         return leaves
-    options: dict[str, list[Schema]] = {"name": [_name(PLUGIN_SECTIONS[section])]}
+    options: dict[str, dict[str, Schema]] = {}
     for plugin in PLUGIN_SECTIONS[section]:
         for key, leaf in _properties(plugin.params).items():
-            options.setdefault(key, []).append(leaf)
-    if section == "dataset":
-        options |= {key: [leaf] for key, leaf in _properties(Pixels).items()}
-    return {key: _any_of(leaves) for key, leaves in options.items()}
+            options.setdefault(key, {})[plugin.name] = leaf
+    shared = _properties(Pixels) if section == "dataset" else {}
+    own = {key: _any_described(leaves) for key, leaves in options.items()}
+    return {"name": _name(PLUGIN_SECTIONS[section]), **own, **shared}
 
 
 def _dotted(section: str) -> dict[str, Schema]:
-    """The section's keys, and the keys of the mappings that may stand in their place."""
+    """The section's keys, and the keys of the mappings that may replace their values."""
     leaves = _leaves(section)
     nested = {f"{key}.{part}": below for key, leaf in leaves.items() for part, below in _below(section, leaf).items()}
     return leaves | nested
 
 
 def _section(section: str) -> Schema:
-    """With a plug-in's name, the keys of that plug-in; without one, of any; with a user's own, all keys."""
+    """With a plug-in's name, the keys of that plug-in; without one, of any plug-in; with a user's own, any key."""
     properties = {key: {"$ref": f"#/$defs/{section}.{key}"} for key in _leaves(section)}
     if section in PLAIN_SECTIONS:
         return _object(properties)
@@ -218,7 +250,7 @@ def _or_list(section: str, mapping: Schema) -> Schema:
 
 
 def _names_own(key: str) -> Schema:
-    """Holds when `key` names a user's own plug-in, alone or in a list to choose from."""
+    """A condition: `key` names a user's own plug-in, directly or in a list to choose from."""
     lists = [
         {"type": "object", "required": [kind], "properties": {kind: {"type": "array", "contains": OWN}}}
         for kind in LISTS
@@ -230,7 +262,7 @@ def _names_own(key: str) -> Schema:
 
 
 def _layer() -> Schema:
-    """Sections nested or dotted, side by side. Unknown dotted keys pass only beside the own plug-in they belong to."""
+    """Sections nested or dotted, side by side. Unknown dotted keys are allowed only with a user's own plug-in."""
     sections = [*PLUGIN_SECTIONS, *PLAIN_SECTIONS]
     keys = ["loss_scale", *sections, *(f"{section}.{key}" for section in sections for key in _dotted(section))]
     return {
@@ -253,10 +285,10 @@ def _definitions() -> dict[str, Schema]:
         "layer": _layer(),
         "domain": _domains(DOMAINS),
         "list": _domains(LISTS),
-        "loss_scale": _searchable("loss_scale", {"enum": list(LOSS_SCALES)}),
+        "loss_scale": _searchable("loss_scale", {"description": LOSS_SCALE_NOTE, "enum": list(LOSS_SCALES)}),
     }
     for section in (*PLUGIN_SECTIONS, *PLAIN_SECTIONS):
-        definitions[section] = _section(section)
+        definitions[section] = {"description": SECTION_NOTES[section], **_section(section)}
         for key, leaf in _dotted(section).items():
             below = () if "." in key else _below(section, leaf)
             definitions[f"{section}.{key}"] = leaf if "$ref" in leaf else _searchable(f"{section}.{key}", leaf, below)
@@ -269,7 +301,7 @@ def _definitions() -> dict[str, Schema]:
 
 
 def _choice(kinds: Mapping[str, Any]) -> Schema:
-    """A mapping with a name, or the name alone where nothing else is required."""
+    """A mapping with a name, or only the name if nothing else is required."""
     mappings = [{**_tidied(_inlined(kind)), "required": ["name", *_required(kind)]} for kind in kinds.values()]
     return {"anyOf": [{"enum": [name for name, kind in kinds.items() if not _required(kind)]}, *mappings]}
 
@@ -281,10 +313,15 @@ def _required(kind: type[Frozen]) -> list[str]:
 def _settings() -> dict[str, Schema]:
     properties = _properties(Settings)
     objective = next(option for option in properties["objective"]["anyOf"] if option.get("type") == "object")
-    named = {"search": _choice(SEARCHES), "scheduler": _choice(SCHEDULERS), "objective": objective}
-    figures = {"type": "array", "items": _choice(FIGURES), "description": properties["figures"]["description"]}
-    pictures = {"anyOf": [properties["pictures"]["properties"]["when"], properties["pictures"]]}
-    return properties | named | {"figures": figures, "pictures": pictures}
+    changed = {
+        "search": _choice(SEARCHES),
+        "scheduler": _choice(SCHEDULERS),
+        "objective": objective,
+        "figures": {"type": "array", "items": _choice(FIGURES)},
+        "pictures": {"anyOf": [properties["pictures"]["properties"]["when"], properties["pictures"]]},
+    }
+    notes = {key: {"description": schema["description"]} for key, schema in properties.items()}
+    return {key: notes[key] | changed.get(key, schema) for key, schema in properties.items()}
 
 
 def _exactly(pattern: Any) -> Schema:
@@ -303,26 +340,33 @@ def _arms() -> Schema:
     return {"type": "object", "propertyNames": _exactly(NAME), "minProperties": 1, "additionalProperties": arm}
 
 
+def _needs() -> Schema:
+    """A path, or a sweep of its own, as a run folder keeps it."""
+    file = {"type": "string", "pattern": f"({'|'.join(SUFFIXES)})$".replace(".", "[.]")}
+    return {"type": "object", "propertyNames": _exactly(NAME), "additionalProperties": {"anyOf": [file, {"$ref": "#"}]}}
+
+
 def sweep_schema() -> Schema:
-    """Of the files in sweeps/."""
+    """The schema of files in sweeps/."""
     properties = {
-        "name": _exactly(NAME),
-        "question": {"type": "string"},
+        "name": {"description": "name of the run's folder; default: the name of the file", **_exactly(NAME)},
+        "question": {"description": "what the study asks; shown in the report", "type": "string"},
+        "needs": {"description": NEEDS_NOTE, **_or_null(_needs())},
         "trial": {**_or_null(LAYER), "description": "what all arms have in common"},
-        "arms": _arms(),
-        "seeds": _seeds(),
+        "arms": {"description": "search spaces by name: a product inside an arm, a union across arms", **_arms()},
+        "seeds": {"description": "how many seeds, or a list of them; every point is trained with each", **_seeds()},
         **_settings(),
     }
     return {"$schema": DIALECT, "title": "disentune sweep", **_object(properties), "$defs": _definitions()}
 
 
 def search_space_schema() -> Schema:
-    """Of the files in search_spaces/."""
+    """The schema of files in search_spaces/."""
     return {"$schema": DIALECT, "title": "disentune search space", **LAYER, "$defs": _definitions()}
 
 
 def texts() -> dict[str, str]:
-    """Content of each schema file by its name."""
+    """The content of each schema file, by file name."""
     schemas = {"sweep.schema.json": sweep_schema(), "search_space.schema.json": search_space_schema()}
     return {name: json.dumps(schema, indent=1) + "\n" for name, schema in schemas.items()}
 

@@ -1,6 +1,7 @@
-"""A filter of trials in Python's own notation, read as data and never run as code.
+"""A filter of trials in Python syntax, parsed as data and never executed.
 
-`framework.name == 'beta_vae' and seed < 2`, `arm in ['rescued', 'adversarial']`, `not recon.radius > 8`.
+`framework.name == 'beta_vae' and seed < 2`, `arm in ['rescued', 'adversarial']`, `not recon.radius > 8`. Trials that
+have trained can also be filtered by metrics: `active_units >= 6`.
 """
 
 import ast
@@ -10,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from disentune.errors import ConfigError, did_you_mean
+from disentune.metrics import METRICS
 from disentune.spec.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, flattened
 from disentune.spec.pixels import Pixels
 
 EXAMPLE = "framework.name == 'beta_vae' and seed < 2"
 LONGEST = 1000
-"""Also keeps the deepest nesting far below Python's limit."""
+"""In characters; this also keeps the nesting far below Python's limit."""
 WORDS = {"true": True, "false": False, "null": None}
 ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
@@ -24,35 +26,42 @@ ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.GtE: operator.ge,
 }
 
+SUFFIXES = ("_max", "_fast", "_sampled", "_normal")
+"""Suffixes of the columns of a metric."""
+
 Trial = Mapping[str, Any]
-"""Values by dotted key. Only `arm` is a tuple: a trial may belong to several arms."""
+"""Values by key. Only `arm` is a tuple: a trial may belong to several arms."""
 Term = Callable[[Trial], Any]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Says of a trial, its nested config with `arm` (a name or a tuple of names), whether it is meant."""
+    """Decides whether a trial, given as its nested config with `arm` (a name or a tuple of names), is selected."""
 
     expression: str
     term: Term
     keys: frozenset[str]
     known: frozenset[str]
 
-    def __call__(self, trial: Mapping[str, Any]) -> bool:
+    def __call__(self, trial: Mapping[str, Any], metrics: Mapping[str, float | None] | None = None) -> bool:
+        """`metrics` holds the trial's numbers by key, if it has any; NaN counts as null."""
         flat = {key: _plain(value) for key, value in flattened(trial).items()}
         flat |= {key.removesuffix(".name"): value for key, value in flat.items() if _names_a_choice(key)}
         arm = trial.get("arm", ())
         flat["arm"] = (arm,) if isinstance(arm, str) else tuple(arm)
+        flat = {key: _number(value) for key, value in (metrics or {}).items()} | flat
         if strange := sorted(self.keys - flat.keys() - self.known):
             raise _refused(self.expression, _unknown_key(strange[0], self.known | flat.keys()))
         return _truth(self.term(flat), self.expression)
 
 
 def select(expression: str, known: Iterable[str] = ()) -> Selection:
-    """A filter from its text. A key that a trial lacks is null there if some built-in plug-in, or `known`, has it;
-    any other key is a ConfigError when a trial is asked about."""
+    """A filter from its text. A key that a trial lacks is null there if a built-in plug-in or `known` has it;
+    any other key is a ConfigError as soon as a trial is checked."""
+    if not expression.strip():
+        raise _refused(expression, f"is empty; omit it to take every trial, or write for example: {EXAMPLE}")
     if len(expression) > LONGEST:
-        raise ConfigError(f"--only: has {len(expression):,} characters; a filter may have {LONGEST:,}")
+        raise ConfigError(f"--only: has {len(expression):,} characters, but a filter may have at most {LONGEST:,}")
     reader = _Reader(expression)
     term = reader.term(_parsed(expression))
     return Selection(expression, term, frozenset(reader.keys), frozenset(known) | built_in_keys())
@@ -82,10 +91,22 @@ def _refused(expression: str, reason: str) -> ConfigError:
 
 def _unknown_key(key: str, known: Iterable[str]) -> str:
     known = sorted(known)
+    if _is_metric(key):
+        return (
+            f"'{key}' is a metric, which a trial has only after training; filter by metrics in `results`, "
+            "`report` and `figures`"
+        )
     section = key.split(".")[0]
     near = [name for name in known if name.split(".")[0] == section] or ["arm", "seed", *SECTIONS]
-    quotes = "" if "." in key else " A text needs quotes around it."
-    return f"unknown key '{key}'.{did_you_mean(key, known)} Known: {', '.join(near)}.{quotes}"
+    meant = did_you_mean(key, known)
+    quotes = "" if "." in key or meant else " Strings need quotes."
+    return f"unknown key '{key}'.{meant} Known: {', '.join(near)}.{quotes}"
+
+
+def _is_metric(key: str) -> bool:
+    for suffix in SUFFIXES:
+        key = key.removesuffix(suffix)
+    return key == "loss" or any(key in metric.keys for metric in METRICS)
 
 
 def _parsed(expression: str) -> ast.expr:
@@ -106,7 +127,7 @@ def _truth(value: Any, expression: str) -> bool:
 
 
 class _Reader:
-    """Makes a term of each kind of syntax that is allowed; every other kind is refused."""
+    """Turns each allowed kind of syntax into a term; every other kind is refused."""
 
     def __init__(self, expression: str):
         self.expression = expression
@@ -162,7 +183,7 @@ class _Reader:
 
     def _among(self, left: Any, right: Any) -> bool:
         if not isinstance(right, list | tuple):
-            raise _refused(self.expression, f"`in` needs a list behind it, got {right!r}")
+            raise _refused(self.expression, f"`in` must be followed by a list, got {right!r}")
         return any(item in right for item in left) if isinstance(left, tuple) else left in right
 
     def _ordered(self, order: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
@@ -171,10 +192,10 @@ class _Reader:
         try:
             return order(left, right)
         except TypeError:
-            raise _refused(self.expression, f"{left!r} and {right!r} cannot be ordered") from None
+            raise _refused(self.expression, f"{left!r} and {right!r} cannot be compared by size") from None
 
     def _key(self, node: ast.expr) -> Term:
-        """A dotted name is looked up as one text; no object's attribute is ever read."""
+        """A dotted name is looked up as one string; attributes of objects are never read."""
         key = _dotted(node)
         if key is None:
             raise self._not_allowed(node)
@@ -185,7 +206,8 @@ class _Reader:
 
 
 def _dotted(node: ast.expr) -> str | None:
-    """`framework.name`; None for an attribute of anything but a name. However long, without recursion."""
+    """`framework.name`; None for an attribute of anything except a name. Iterative, so that a long name cannot overflow
+    the stack."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -200,6 +222,10 @@ def _equal(left: Any, right: Any) -> bool:
         return left in right if isinstance(right, tuple) else right in left
     found: bool = left == right
     return found
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or value != value else value
 
 
 def _plain(value: Any) -> Any:

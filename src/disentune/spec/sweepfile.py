@@ -1,13 +1,13 @@
-"""Sweep and search-space files: layers of dotted keys, each remembering the line it came from."""
+"""Sweep and search-space files: layers of dotted keys, each with the line it came from."""
 
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -17,31 +17,37 @@ from disentune.files.documents import Document
 from disentune.files.storage import Place
 from disentune.parameters import Mistake, validated, worded
 from disentune.plugin import Frozen, Whole
+from disentune.spec import needs
 from disentune.spec.config import SECTIONS, nested, own_plugins
 from disentune.spec.figures import FIGURES
+from disentune.spec.selection import built_in_keys
 from disentune.spec.settings import SCHEDULERS, SEARCHES, Settings
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 SPACE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(/[A-Za-z0-9][A-Za-z0-9_-]*)*")
 OPTION = re.compile("[A-Za-z_]{1,24}")
-"""What people take for an option of W&B; anything else that is unknown there may be their key."""
-SWEEP_KEYS = ("name", "question", "trial", "arms", "seeds", *Settings.model_fields)
+"""Unknown keys that people often write under `wandb:`; any other unknown key there may be an API key."""
+SWEEP_KEYS = ("name", "question", "trial", "arms", "seeds", *Settings.model_fields, "needs")
 NULL_SETTINGS = [key for key, field in Settings.model_fields.items() if field.default is None]
-"""Which may be left empty, and then count as not given."""
+"""Keys that may be left empty, which counts as not given."""
 MOST_SEEDS = 100_000
 LARGEST_INT = 2**53
-"""Up to here whole numbers are exact as floats too, which searchers use."""
+"""Up to this size, whole numbers are exact as floats, which searchers use."""
 
 
 class Domain(Frozen):
-    """Where to look for one key. Exactly one kind is given; the grid's values may be of any type."""
+    """The domain of one key. Exactly one kind is given; the values of a grid may be of any type."""
 
-    grid: list[Any] | None = Field(None, min_length=1)
-    choice: list[Any] | None = Field(None, min_length=1)
-    uniform: list[float] | None = Field(None, min_length=2, max_length=2)
-    log_uniform: list[float] | None = Field(None, min_length=2, max_length=2)
-    int: list[Whole] | None = Field(None, min_length=2, max_length=2)
-    normal: list[float] | None = Field(None, min_length=2, max_length=2)
+    grid: list[Any] | None = Field(None, min_length=1, description="every value, crossed with all other grids")
+    choice: list[Any] | None = Field(
+        None, min_length=1, description="one of these values; a grid search visits them all"
+    )
+    uniform: list[float] | None = Field(None, min_length=2, max_length=2, description="[low, high]")
+    log_uniform: list[float] | None = Field(
+        None, min_length=2, max_length=2, description="[low, high], both above 0; uniform in the logarithm"
+    )
+    int: list[Whole] | None = Field(None, min_length=2, max_length=2, description="whole numbers, [low, high]")
+    normal: list[float] | None = Field(None, min_length=2, max_length=2, description="[mean, standard deviation]")
 
     @model_validator(mode="after")
     def _makes_sense(self) -> "Domain":
@@ -64,9 +70,9 @@ class Domain(Frozen):
         if self.kind == "log_uniform" and low <= 0:
             raise ValueError(f"must be above 0, got {self.values}")
         if self.kind == "int" and max(-low, high) > LARGEST_INT:
-            raise ValueError(f"must lie between -{LARGEST_INT} and {LARGEST_INT}, got {self.values}")
+            raise ValueError(f"must be between -{LARGEST_INT} and {LARGEST_INT}, got {self.values}")
         if high - low == math.inf:
-            raise ValueError(f"is wider than a number can say, got {self.values}")
+            raise ValueError(f"is too wide for floating-point numbers, got {self.values}")
 
     @property
     def kind(self) -> str:
@@ -94,8 +100,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Layer:
-    """Dotted keys of one mapping in one file. A mapping with a name or a schedule replaces what stands below it
-    under its key; a dotted key (`recon.alpha`) changes that key alone."""
+    """Dotted keys of one mapping in one file. A mapping with a name or a schedule replaces everything that earlier
+    layers set under its key; a dotted key (`recon.alpha`) changes only that key."""
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
     replaces: frozenset[str] = frozenset()
@@ -105,7 +111,7 @@ class Layer:
         return Layer({**kept, **self.entries}, lower.replaces | self.replaces)
 
     def _hides(self, key: str) -> bool:
-        """A single value hides the mapping that stood there before, and a mapping the single value."""
+        """A single value replaces an earlier mapping, and a mapping replaces an earlier single value."""
         above = {key.rsplit(".", n)[0] for n in range(1, key.count(".") + 1)}
         below = any(own.startswith(f"{key}.") for own in self.entries)
         return below or bool(above & self.entries.keys()) or bool((above | {key}) & self.replaces)
@@ -122,7 +128,9 @@ class SweepFile:
     settings: Settings
     file: str
     where: dict[str, str]
-    """`file:line` of each top-level key, and of each arm as `arms.<name>`."""
+    """`file:line` of each top-level key, of each arm as `arms.<name>`, and of each needed sweep as `needs.<key>`."""
+    needs: Mapping[str, "SweepFile"] = field(default_factory=dict)
+    """Sweeps that must be finished first, by the key under which this one names them."""
 
     def own_plugins(self) -> list[str]:
         """The import paths by which its trials may name plug-ins."""
@@ -132,7 +140,7 @@ class SweepFile:
         return sorted({name for tree in trees for name in own_plugins(tree)})
 
     def resolved(self) -> dict[str, Any]:
-        """The same sweep as plain values without references to other files: what a run folder keeps."""
+        """The same sweep as plain values without references to other files, as stored in a run folder."""
         arms = {
             name: {key: e.value.tree() if isinstance(e.value, Domain) else e.value for key, e in entries.items()}
             for name, entries in self.arms.items()
@@ -146,15 +154,19 @@ class SweepFile:
             settings["figures"] = [{"name": one.name, **one.model_dump(exclude_defaults=True)} for one in figures]
         count = len(self.seeds)
         seeds = count if self.seeds == tuple(range(count)) else list(self.seeds)
-        return {"name": self.name, "question": self.question, **settings, "seeds": seeds, "arms": arms}
+        needed = {"needs": {key: sweep.resolved() for key, sweep in self.needs.items()}} if self.needs else {}
+        return {"name": self.name, "question": self.question, **needed, **settings, "seeds": seeds, "arms": arms}
 
 
 class _Builder:
     """Reads one sweep; collects problems instead of stopping at the first."""
 
-    def __init__(self, document: Document):
+    def __init__(self, document: Document, above: Sequence[Path] = ()):
         self.document = document
+        self.above = above
+        """The files that need this one, the outermost first."""
         self.problems: list[Problem] = []
+        self.unread: set[str] = set()
 
     def complain(self, where: str, text: str) -> None:
         self.problems.append(Problem(where, text))
@@ -179,7 +191,8 @@ class _Builder:
         if section == "seed":
             self.complain(where, "seed: cannot be set here; the sweep's `seeds` gives every point its seeds")
         else:
-            self.complain(where, f"{key}: unknown key.{did_you_mean(section, SECTIONS)} Known: {', '.join(SECTIONS)}")
+            near = did_you_mean(key, [*SECTIONS, *_trial_keys()])
+            self.complain(where, f"{key}: unknown key.{near} Known: {', '.join(SECTIONS)}")
 
     def _flatten(
         self,
@@ -192,7 +205,7 @@ class _Builder:
     ) -> None:
         where = document.where(path)
         if key in entries and path not in document.elsewhere:
-            self.complain(where, f"{key}: stands here twice, nested and with dots; keep one")
+            self.complain(where, f"{key}: occurs twice, nested and with dots; keep one")
         if not isinstance(value, Mapping):
             entries[key] = Entry(value, where)
         elif any(kind in value for kind in DOMAINS):
@@ -212,6 +225,13 @@ class _Builder:
             self.complain(where, worded(mistake))
 
     def arm(self, name: str, tree: Any, lower: Layer) -> Layer:
+        before = len(self.problems)
+        layer = self._arm(name, tree, lower)
+        if len(self.problems) > before:
+            self.unread.add(f"arms.{name}")
+        return layer
+
+    def _arm(self, name: str, tree: Any, lower: Layer) -> Layer:
         path = ("arms", name)
         if not NAME.fullmatch(name):
             self.complain(self.document.where(path), f"arms.{name}: {_name_rule(name)}")
@@ -226,7 +246,7 @@ class _Builder:
         return self.layer(self.document, inline, path).over(lower)
 
     def _spaces(self, names: Any, where: str) -> list[Layer]:
-        """The search spaces of an arm; two of them that set one key are refused, for neither can be meant."""
+        """The search spaces of an arm. Two that set the same key are refused: it is unclear which one is meant."""
         names = names if isinstance(names, list) else [names]
         layers = [self.space(name, where) for name in names]
         setters: dict[str, Any] = {}
@@ -244,7 +264,11 @@ class _Builder:
         files = self.space_files
         if name not in files:
             known = list(files)
-            listed = f" Known: {', '.join(sorted(set(known)))}" if known else " There is no search_spaces/ folder near"
+            listed = (
+                f" Known: {', '.join(sorted(set(known)))}"
+                if known
+                else " There is no search_spaces/ folder beside the sweep or above it"
+            )
             self.complain(where, f"search_space: no search_spaces/{name}.yaml.{did_you_mean(name, known)}{listed}")
             return Layer()
         if not _is_inside(files[name], files[name].parents[name.count("/")]):
@@ -259,9 +283,55 @@ class _Builder:
 
     @cached_property
     def space_files(self) -> dict[str, Path]:
-        """Every search space by its name; of two of one name the nearer."""
+        """Every search space by its name; if two have the same name, the one in the closer folder."""
         folders = search_space_folders(Path(self.document.file))
         return {_space_name(file, folder): file for folder in reversed(folders) for file in folder.rglob("*.yaml")}
+
+    def needs(self, tree: Any) -> dict[str, SweepFile]:
+        """The sweeps that must be finished first; what cannot be read is reported and left out."""
+        if not isinstance(tree, Mapping):
+            text = f"needs: must be a mapping such as {{donors: sweeps/donors.yaml}}, got {tree!r}"
+            self.complain(self.document.where(("needs",)), text)
+            return {}
+        read = {key: self._needed(key, value) for key, value in tree.items()}
+        return {key: sweep for key, sweep in read.items() if sweep is not None}
+
+    def _needed(self, key: str, value: Any) -> SweepFile | None:
+        where = self.document.where(("needs", key))
+        if not NAME.fullmatch(key):
+            self.complain(where, f"needs.{key}: {_name_rule(key)}")
+            return None
+        if isinstance(value, Mapping):
+            below = needs.embedded(self.document, ("needs", key))
+            return self._read_needed(lambda: _build(below, _NO_OVERRIDES, key, self.above), where)
+        if not isinstance(value, str) or not value.endswith(needs.SUFFIXES):
+            self.complain(where, f"needs.{key}: {needs.RULE}, got {value!r}")
+            return None
+        path = needs.found(value, Path(self.document.file))
+        refusal = self._refused_file(value, path)
+        if path is None or refusal:
+            self.complain(where, f"needs.{key}: {refusal}")
+            return None
+        return self._read_needed(lambda: parse_sweep(_shown(path), (), self.above), where)
+
+    def _refused_file(self, text: str, path: Path | None) -> str:
+        """Why the file of a needed sweep cannot be taken; empty when it can."""
+        if path is None:
+            folder = _shown(Path(self.document.file).resolve().parent)
+            return f"there is no file {text}, neither from {folder} or a folder above it nor from {Path.cwd()}"
+        if circle := needs.cycle(path, self.above):
+            return f"the sweeps need one another in a circle: {circle}; remove one of these needs"
+        return f"more than {needs.DEEPEST} sweeps need one another" if len(self.above) > needs.DEEPEST else ""
+
+    def _read_needed(self, read: "Callable[[], Parsed]", where: str) -> SweepFile | None:
+        """Its problems become ours."""
+        try:
+            parsed = read()
+        except ConfigError as error:
+            self.problems += error.problems or [Problem(where, str(error))]
+            return None
+        self.problems += parsed.problems
+        return None if parsed.problems else parsed.sweep
 
     def seeds(self, value: Any) -> tuple[int, ...]:
         where = self.document.where(("seeds",))
@@ -277,8 +347,13 @@ class _Builder:
     def settings(self, tree: Mapping[str, Any]) -> Settings:
         given = {key: value for key, value in tree.items() if key in Settings.model_fields}
         given = {key: value for key, value in given.items() if value is not None or key not in NULL_SETTINGS}
+        asked = set(given)
         if isinstance(given.get("pictures"), str):
             given["pictures"] = {"when": given["pictures"]}
+        if isinstance(metric := given.get("objective"), str):
+            text = f"objective: must name a metric and a mode; write objective: {{metric: {metric}, mode: max}}, or min"
+            self.complain(self.document.where(("objective",)), text)
+            del given["objective"]
         for key, kinds in (("search", SEARCHES), ("scheduler", SCHEDULERS)):
             given = self._named_setting(given, key, kinds)
         figures = self._named_figures(given.pop("figures", None))
@@ -289,11 +364,15 @@ class _Builder:
             validated(FIGURES[figure["name"]], figure, f"figures.{number}", mistakes)
         for mistake in mistakes:
             self.complain(self.document.where(_path(mistake.key)), worded(_without_secret(mistake)))
-        given |= {"figures": list(figures.values())} if "figures" in tree else {}
-        return Settings() if mistakes else Settings.model_validate(given)
+        given |= {"figures": list(figures.values())} if "figures" in asked else {}
+        wrong = {mistake.key.split(".")[0] for mistake in mistakes}
+        wrong |= {"figures"} if figures and len(figures) < len(tree["figures"]) else set()
+        self.unread |= wrong | (asked - given.keys())
+        return Settings.model_validate({key: value for key, value in given.items() if key not in wrong})
 
     def _named_figures(self, figures: Any) -> dict[int, Any]:
-        """By place; `figures: [violins]` is short for `figures: [{name: violins}]`. What is none is reported."""
+        """The figures by position; `figures: [violins]` is short for `figures: [{name: violins}]`. Reports invalid
+        entries."""
         if figures is not None and not isinstance(figures, list):
             text = f"figures: must be a list such as [violins, curves], got {figures!r}"
             self.complain(self.document.where(("figures",)), text)
@@ -318,12 +397,12 @@ class _Builder:
 
 
 def _path(key: str) -> documents.Path_:
-    """Where a dotted key of a setting stands; items of a list are counted."""
+    """The `file:line` of a dotted key of a setting; items of a list are numbered."""
     return tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else part for part in key.split("."))
 
 
 def _without_secret(mistake: Mistake) -> Mistake:
-    """People put their key into `wandb:`; it must not come back to a screen or a log."""
+    """People may put their API key under `wandb:`; it must never be printed on a screen or in a log."""
     section, _, key = mistake.key.partition(".")
     if section != "wandb":
         return mistake
@@ -333,7 +412,7 @@ def _without_secret(mistake: Mistake) -> Mistake:
     if not OPTION.fullmatch(key):
         hidden = hidden._replace(key=section)
     if "key" in key.lower():
-        text = "a key is never read from a file; set WANDB_API_KEY or run: wandb login; and remove it here"
+        text = "an API key is never read from a file; remove it here, and set WANDB_API_KEY or run: wandb login"
         hidden = hidden._replace(text=text)
     return hidden
 
@@ -361,7 +440,8 @@ def _space_name(file: Path, folder: Path) -> str:
 
 
 def _is_inside(file: Path, folder: Path) -> bool:
-    """Wherever links lead; a folder of search spaces may have come with someone else's repository."""
+    """Whether a file is in its folder after links are resolved; search spaces may come from someone else's
+    repository."""
     return Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
 
 
@@ -383,14 +463,35 @@ def search_space_folders(file: Path) -> list[Path]:
 
 def read_sweep(path: Place, overrides: Iterable[str] = ()) -> SweepFile:
     """A sweep from its file, with `key=value` overrides on top; every problem at once as a ConfigError."""
-    sweep, problems = parse_sweep(path, overrides)
-    if problems:
-        raise ConfigError(f"{sweep.file} cannot run", problems)
-    return sweep
+    parsed = parse_sweep(path, overrides)
+    if parsed.problems:
+        raise ConfigError(f"{parsed.sweep.file} cannot run", parsed.problems)
+    return parsed.sweep
 
 
-def parse_sweep(path: Place, overrides: Iterable[str] = ()) -> tuple[SweepFile, list[Problem]]:
-    """As much of a sweep as can be understood, and what cannot. Raises ConfigError when it is no mapping at all."""
+def read_figures(path: Place) -> list[Any]:
+    """The `figures:` of a file, which may also be a whole sweep; every problem at once as a ConfigError."""
+    document = documents.read(path)
+    if not isinstance(document.value, Mapping) or document.value.get("figures") is None:
+        raise ConfigError(f"{document.file}: must have the key `figures` with a list, such as [summary, heat_map]")
+    builder = _Builder(document)
+    found = builder.settings({"figures": document.value["figures"]}).figures
+    if builder.problems:
+        raise ConfigError(f"{document.file} names figures that cannot be drawn", builder.problems)
+    return found or []
+
+
+class Parsed(NamedTuple):
+    """As much of a sweep as could be read, and the problems of the rest."""
+
+    sweep: SweepFile
+    problems: list[Problem]
+    unread: frozenset[str]
+    """Arms (`arms.<name>`) that were only partly read, and settings that were replaced by their defaults."""
+
+
+def parse_sweep(path: Place, overrides: Iterable[str] = (), above: Sequence[Path] = ()) -> Parsed:
+    """Raises ConfigError if the file is not a mapping. `above`: the files that need this one."""
     document = documents.read(path)
     if not isinstance(document.value, Mapping):
         raise ConfigError(f"{document.file} must be a mapping with at least `trial` or `arms`")
@@ -398,28 +499,44 @@ def parse_sweep(path: Place, overrides: Iterable[str] = ()) -> tuple[SweepFile, 
     trial = {key: value for key, value in given.items() if key.split(".")[0] in SECTIONS}
     for key in [key for key in given if key not in trial]:
         document = _changed(document, key, given[key])
-    return _build(document, Document("--set", trial, elsewhere={(key,): f"--set {key}" for key in trial}), path.stem)
+    override = Document("--set", trial, elsewhere={(key,): f"--set {key}" for key in trial})
+    return _build(document, override, path.stem, [*above, Path(str(path))])
 
 
-def _build(document: Document, overrides: Document, default_name: str) -> tuple[SweepFile, list[Problem]]:
-    builder, tree = _Builder(document), document.value
+_NO_OVERRIDES = Document("--set", {})
+
+
+def embedded_sweep(document: Document, path: tuple[str, ...]) -> SweepFile:
+    """A sweep that another file has as a mapping; every problem at once as a ConfigError."""
+    parsed = _build(needs.embedded(document, path), _NO_OVERRIDES, path[-1])
+    if parsed.problems:
+        raise ConfigError(f"{document.file} cannot run", parsed.problems)
+    return parsed.sweep
+
+
+def _build(document: Document, overrides: Document, default_name: str, above: Sequence[Path] = ()) -> Parsed:
+    builder, tree = _Builder(document, above), document.value
     for key in tree:
         if key not in SWEEP_KEYS:
-            text = f"{key}: unknown key.{did_you_mean(key, SWEEP_KEYS)} Known: {', '.join(SWEEP_KEYS)}"
+            text = f"{key}: unknown key.{did_you_mean(key, _keys_anywhere())} Known: {', '.join(SWEEP_KEYS)}"
             builder.complain(document.where((key,)), text)
     name, question = tree.get("name", default_name), tree.get("question", "")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         builder.complain(document.where(("name",)), f"name: {_name_rule(name)}")
     if not isinstance(question, str):
-        builder.complain(document.where(("question",)), "question: must be a text")
+        builder.complain(document.where(("question",)), "question: must be a string")
+    before = len(builder.problems)
     trial = builder.layer(document, {} if tree.get("trial") is None else tree["trial"], ("trial",))
+    override = builder.layer(overrides, overrides.value, ())
+    are_unread = len(builder.problems) > before
     arms = tree.get("arms", {"all": {}})
     if not isinstance(arms, Mapping) or not arms:
         builder.complain(document.where(("arms",)), "arms: must be a mapping of at least one arm")
         arms = {}
     layers = {str(arm): builder.arm(str(arm), arm_tree, trial) for arm, arm_tree in arms.items()}
-    override = builder.layer(overrides, overrides.value, ())
-    paths = [*((key,) for key in SWEEP_KEYS), *(("arms", arm) for arm in layers)]
+    builder.unread |= {f"arms.{arm}" for arm in layers} if are_unread else set()
+    needed = builder.needs({} if tree.get("needs") is None else tree["needs"])
+    paths = [*((key,) for key in SWEEP_KEYS), *(("arms", arm) for arm in layers), *(("needs", key) for key in needed)]
     sweep = SweepFile(
         name=name,
         question=question,
@@ -428,12 +545,24 @@ def _build(document: Document, overrides: Document, default_name: str) -> tuple[
         settings=builder.settings(tree),
         file=document.file,
         where={".".join(path): document.where(path) for path in paths},
+        needs=needed,
     )
-    return sweep, builder.problems
+    return Parsed(sweep, builder.problems, frozenset(builder.unread))
+
+
+def _trial_keys() -> list[str]:
+    return sorted(key for key in built_in_keys() if "." in key)
+
+
+def _keys_anywhere() -> list[str]:
+    """The keys of a sweep, and keys that people put at its top level although they belong below another key."""
+    trial = [f"trial.{key}" for key in (*SECTIONS, *_trial_keys())]
+    settings = [f"{key}.{below}" for key, value in Settings() if value for below in type(value).model_fields]
+    return [*SWEEP_KEYS, *trial, *settings]
 
 
 def overrides_by_key(overrides: Iterable[str], example: str = "training.steps=100") -> dict[str, Any]:
-    """`key=value` texts by key, the last one of a key. A trial's key stands above all layers."""
+    """`key=value` strings by key; the last one of each key counts. A trial's key overrides all layers."""
     given: dict[str, Any] = {}
     for override in overrides:
         key, equals, text = override.partition("=")
@@ -447,6 +576,9 @@ def overrides_by_key(overrides: Iterable[str], example: str = "training.steps=10
 def _changed(document: Document, key: str, value: Any) -> Document:
     """The sweep with one of its own keys changed: `seeds`, `search.points`, `arms.<name>.<trial key>`."""
     path = tuple(key.split("."))
+    if path[0] == "needs" and len(path) > 2:
+        text = f"changes the study only; edit the file of '{path[1]}', or name another: --set needs.{path[1]}=FILE"
+        raise ConfigError(f"--set {key}: {text}")
     if path[0] == "arms" and len(path) > 1:
         known = document.value.get("arms")
         if not isinstance(known, Mapping) or path[1] not in known:

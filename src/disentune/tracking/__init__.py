@@ -1,1 +1,1 @@
-"""The Weights & Biases edge."""
+"""Streams runs to Weights & Biases."""

@@ -1,4 +1,4 @@
-"""Whether and where a run is streamed to W&B, by the sweep's settings and the user's environment. Knows no wandb."""
+"""Whether and where a run is streamed to W&B, from the sweep's settings and the environment. Does not import wandb."""
 
 import configparser
 import os
@@ -22,7 +22,7 @@ HOW_TO_LOG_IN = "set WANDB_API_KEY, or run: wandb login"
 
 @dataclass(frozen=True)
 class Connection:
-    """What a W&B run needs to be found again; holds no key."""
+    """Where the W&B runs of a sweep are; holds no key."""
 
     online: bool
     url: str
@@ -32,16 +32,16 @@ class Connection:
     tags: tuple[str, ...]
     best_checkpoint: bool
     reason: str = ""
-    """Why it is offline, when nobody asked for that."""
+    """Why it is offline, if nobody asked for that."""
 
     @property
     def place(self) -> str:
-        """By it a trial knows where it has arrived; it is written, so no password in an address stays in it."""
+        """Names the server and project in a trial's record of what has arrived; without any password in the address."""
         host = urlsplit(self.url)._replace(netloc=urlsplit(self.url).netloc.rpartition("@")[2]).geturl()
         return f"{host} {self.entity or ''}/{self.project}" if self.online else "offline"
 
     def line(self, run: str) -> str:
-        """Said at the start."""
+        """The line that is printed at the start."""
         where = f"project {self.entity + '/' if self.entity else ''}{self.project}, group {self.group}"
         if self.online:
             return f"W&B: online, {where}"
@@ -51,7 +51,7 @@ class Connection:
 def connection(
     wandb: Wandb | None, sweep: str, run: str, environment: Mapping[str, str] = os.environ
 ) -> Connection | None:
-    """None when nothing is to be tracked. ConfigError when `mode: online` has no key."""
+    """None if nothing is tracked. Raises ConfigError when `mode: online` has no key."""
     mode = _mode(wandb, environment)
     if wandb is None or mode == "disabled":
         return None
@@ -59,7 +59,7 @@ def connection(
     has_key = api_key(url, environment) is not None
     if mode == "online" and not has_key:
         where = without_password(url)
-        raise ConfigError(f"to be online W&B needs a key for {where}, and none is configured; {HOW_TO_LOG_IN}")
+        raise ConfigError(f"wandb.mode: online needs a key for {where}, and none is configured; {HOW_TO_LOG_IN}")
     return Connection(
         online=has_key and mode != "offline",
         url=url,
@@ -73,7 +73,7 @@ def connection(
 
 
 def _mode(wandb: Wandb | None, environment: Mapping[str, str]) -> str:
-    """What the sweep says; where it leaves it open, WANDB_MODE as for every W&B program."""
+    """The sweep's mode; for `auto`, WANDB_MODE, as in every W&B program."""
     said = wandb.mode if wandb is not None else "disabled"
     wish = environment.get("WANDB_MODE", "").lower()
     if said == "auto" and wish in ("online", "offline", "disabled"):
@@ -82,7 +82,7 @@ def _mode(wandb: Wandb | None, environment: Mapping[str, str]) -> str:
 
 
 def base_url(environment: Mapping[str, str] = os.environ) -> str:
-    """The server: WANDB_BASE_URL, or what `wandb login --host` has left in W&B's own settings."""
+    """The server: WANDB_BASE_URL, or what `wandb login --host` wrote to W&B's own settings."""
     folder = Path(environment.get("WANDB_CONFIG_DIR") or Path.home() / ".config" / "wandb")
     settings = configparser.ConfigParser(interpolation=None)
     try:
@@ -103,7 +103,7 @@ def api_key(url: str, environment: Mapping[str, str] = os.environ) -> str | None
 
 
 def trouble(connection: Connection, environment: Mapping[str, str] = os.environ) -> str:
-    """What keeps the server from taking runs, as far as a small question tells; empty when it answers."""
+    """Why the server does not accept runs, found with a small query; empty if it answers."""
     where = without_password(connection.url)
     try:
         answer = _asked_who_i_am(connection, environment)
@@ -117,7 +117,7 @@ def trouble(connection: Connection, environment: Mapping[str, str] = os.environ)
 
 
 def own_entity(connection: Connection, environment: Mapping[str, str] = os.environ) -> str:
-    """The user or team whose key it is. Raises what requests raises."""
+    """The user or team that the key belongs to. Raises what requests raises."""
     answer = _asked_who_i_am(connection, environment)
     answer.raise_for_status()
     found: str = answer.json()["data"]["viewer"]["entity"]

@@ -1,7 +1,7 @@
 """A W&B Report of a run: its question, its best trials, and the figures of the page as W&B's own panels.
 
-The panels draw from what was streamed; the tables in it are ours, from the rows. Without a server the same report is
-written as its specification.
+The panels show what was streamed; the tables come from the rows of the run. Without a server, the specification of the
+same report is written to a file.
 """
 
 import json
@@ -15,7 +15,7 @@ import wandb_workspaces.expr as expr
 import wandb_workspaces.reports.v2 as wr
 
 from disentune.environment import without_secrets
-from disentune.report.canvas import LOG_SPAN, words
+from disentune.report.canvas import wants_log, words
 from disentune.report.kinds import KINDS
 from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import Results, at_of, objective_or_default, ranked
@@ -23,8 +23,8 @@ from disentune.runs.json_files import write_json
 from disentune.tracking.connection import HOW_TO_LOG_IN, Connection, own_entity, trouble
 
 BEST = 10
-"""Trials in the table of the best."""
-MEDIA = ["evaluation/reconstructions", "evaluation/traversals", "evaluation/distances"]
+"""Rows in the table of the best trials."""
+MEDIA = [f"evaluation/{sheet}" for sheet in ("reconstructions", "traversals", "distances", "plane")]
 MOST_AXES = 8
 
 
@@ -33,7 +33,7 @@ MOST_AXES = 8
 
 @dataclass(frozen=True)
 class Made:
-    """Where the report is: `url` at W&B, or the file of its specification and why it is only there."""
+    """Where the report is: `url` at W&B, or the file with its specification and the reason."""
 
     url: str = ""
     file: str = ""
@@ -41,7 +41,7 @@ class Made:
 
 
 def make(results: Results, connection: Connection) -> Made:
-    """Creates the report at W&B; where that cannot be, writes its specification into the run's folder."""
+    """Creates the report at W&B; if that fails, writes its specification to the run's folder."""
     reason = trouble(connection) if connection.online else f"no key; {HOW_TO_LOG_IN}"
     if not reason:
         try:
@@ -49,7 +49,7 @@ def make(results: Results, connection: Connection) -> Made:
             with _server(connection.url):
                 saved = _report(results, connection, entity, online=True).save()
             return Made(url=saved.url)
-        except Exception as error:  # the client raises whatever its server's answer led it to
+        except Exception as error:  # the client raises all kinds of exceptions
             reason = without_secrets(f"{type(error).__name__}: {' '.join(str(error).split())}")[:300]
     path = results.run.wandb_report_path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def make(results: Results, connection: Connection) -> Made:
 
 @contextmanager
 def _server(url: str) -> Iterator[None]:
-    """A settings file in the working folder, which the client reads too, does not say who gets the key."""
+    """Sets the server, so that a settings file in the working folder cannot send the key elsewhere."""
     before = os.environ.get("WANDB_BASE_URL")
     os.environ["WANDB_BASE_URL"] = url
     try:
@@ -84,7 +84,7 @@ def _report(results: Results, connection: Connection, entity: str, online: bool)
         {"entity": entity, "project": connection.project} if online else {}
     )  # else each run set asks the server
     runs = wr.Runset(name=connection.group, filters=[expr.Metric("Group") == connection.group], **where)
-    question = results.run.sweep().question or "No question is written in the sweep."
+    question = results.run.sweep().question or "The sweep states no question."
     return wr.Report(
         project=connection.project,
         entity=entity,
@@ -118,7 +118,7 @@ def _best_table(scores: RunScores) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Nothing in it ends a cell or begins markup."""
+    """The text of a table cell, with everything escaped that would end the cell or start markup."""
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
     return "".join(f"\\{sign}" if sign in "|\\`*_[]<>" else sign for sign in text.replace("\n", " "))
 
@@ -153,11 +153,8 @@ def _name_key(scores: RunScores) -> str:
 
 
 def _is_wide(scores: RunScores, key: str) -> bool:
-    """Whether a number wants a logarithmic axis."""
-    if key not in scores.trials or not scores.is_number(key):
-        return False
-    found = scores.trials[key].dropna().astype(float)
-    return bool(len(found) and found.min() > 0 and found.max() / found.min() > LOG_SPAN)
+    """Whether a number needs a logarithmic axis."""
+    return key in scores.trials and scores.is_number(key) and wants_log(scores.trials[key].dropna().astype(float))
 
 
 def _bars(scores: RunScores, spec: Any) -> list[Any]:
@@ -209,14 +206,50 @@ def _curves(scores: RunScores, spec: Any) -> list[Any]:
     return [wr.LinePlot(title=f"{words(metric)} over training", x="step", y=[metric], **by)]
 
 
+def _capacity(scores: RunScores, spec: Any) -> list[Any]:
+    """W&B has no number for each factor, only their mean."""
+    return [wr.LinePlot(title="KL per factor against the capacity", x="watch_capacity", y=["kl_per_factor"])]
+
+
 def _importance(scores: RunScores, spec: Any) -> list[Any]:
     return [wr.ParameterImportancePlot(with_respect_to=_metric(scores, spec))]
 
 
 def _rankings(scores: RunScores, spec: Any) -> list[Any]:
-    """W&B has no matrix of correlations: the metrics as axes show which trials they rank alike."""
+    """W&B has no correlation matrix; with one axis per metric, trials that rank alike are parallel."""
     columns = [wr.ParallelCoordinatesPlotColumn(wr.SummaryMetric(key)) for key in spec.metrics or scores.metrics]
     return [wr.ParallelCoordinatesPlot(columns=columns[:MOST_AXES], title="How metrics rank trials")]
+
+
+def _summary(scores: RunScores, spec: Any) -> list[Any]:
+    """The outcome of each arm, and how it developed."""
+    metric = _metric(scores, spec)
+    bars = wr.BarPlot(
+        title=f"{words(metric)} by arm", metrics=[wr.SummaryMetric(metric)], orientation="v",
+        groupby=wr.Config("arm"), groupby_aggfunc="mean", groupby_rangefunc="stddev",
+    )  # fmt: skip
+    return [bars, wr.LinePlot(title=f"{words(metric)} over training", x="step", y=[metric])]
+
+
+def _two_metrics(scores: RunScores, spec: Any) -> list[Any]:
+    y = spec.y or scores.objective.metric
+    x = spec.x or next((metric for metric in scores.metrics if metric != y), None)
+    if x is None:
+        return []
+    return [wr.ScatterPlot(title=f"{words(y)} against {words(x)}", x=wr.SummaryMetric(x), y=wr.SummaryMetric(y))]
+
+
+def _history(scores: RunScores, spec: Any) -> list[Any]:
+    """W&B does not know the number of a point, but when its run began."""
+    metric = _metric(scores, spec)
+    axes: dict[str, Any] = {"x": wr.Metric("CreatedTimestamp"), "y": wr.SummaryMetric(metric)}
+    higher = scores.better(metric).startswith("higher")
+    title = f"{words(metric)} by start of the trial"
+    return [wr.ScatterPlot(title=title, running_ymax=higher, running_ymin=not higher, **axes)]
+
+
+def _rungs(scores: RunScores, spec: Any) -> list[Any]:
+    return [wr.BarPlot(title="Steps of each trial", metrics=[wr.SummaryMetric("step")])]
 
 
 def _media(scores: RunScores, spec: Any) -> list[Any]:
@@ -224,6 +257,7 @@ def _media(scores: RunScores, spec: Any) -> list[Any]:
 
 
 PANELS: dict[str, Callable[[RunScores, Any], list[Any]]] = {
+    "summary": _summary,
     "violins": _bars,
     "trend": _scatter,
     "grouped": _bars,
@@ -232,6 +266,14 @@ PANELS: dict[str, Callable[[RunScores, Any], list[Any]]] = {
     "parallel": _parallel,
     "correlations": _rankings,
     "curves": _curves,
+    "capacity": _capacity,
     "importance": _importance,
+    "analysis": _rankings,
+    "scatter": _two_metrics,
+    "history": _history,
+    "rungs": _rungs,
     "pictures": _media,
+    "planes": _media,
+    "manipulation": _media,
+    "density": _media,
 }

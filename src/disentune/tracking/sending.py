@@ -1,9 +1,9 @@
-"""W&B's edge: what the ledger says of each trial, told to the real wandb client, each row once.
+"""Sends the rows of each trial in the ledger to W&B with the real wandb client, each row once.
 
-The ledger is the spool and the server the watermark. W&B's own step is the training step, so a run that is opened
-again says how far it got, and only what lies behind that is sent: through outages, kills and resumes no row is
-missing and none is doubled, and no file of ours has to remember what was sent. Without a server a trial's offline
-file is written whole. Trials know nothing of all this; see docs/decisions/0009.
+The ledger is the spool and the server the watermark. W&B's step is the training step, so a run that is opened again
+reports how far it got, and only newer rows are sent. Through outages, kills and resumes no row is missing or doubled,
+and no file of ours has to record what was sent. Without a server, a trial's offline file is written as a whole. Trials
+know nothing about this; see docs/decisions/0009.
 """
 
 import glob
@@ -30,31 +30,31 @@ from disentune.learn import pictures
 from disentune.results import tables
 from disentune.runs.ledger import Run
 from disentune.runs.rows import RowReader, with_end
-from disentune.runs.trial_folder import ARRIVED, END, FINAL, ROWS, STATUS, Status, TrialFolder
+from disentune.runs.trial_folder import ARRIVED, END, FINAL, FINISHED, ROWS, STATUS, Status, TrialFolder
 from disentune.spec.config import flattened
 from disentune.spec.sweepfile import SweepFile
 from disentune.tracking.connection import Connection, connection, trouble
 
 INIT_S, FINISH_S = 20.0, 30.0
-"""How long a server may take to answer before it counts as away."""
+"""How long a server may take to answer before it counts as unreachable."""
 PATIENCE_S = (15.0, 600.0)
-"""The first wait after the server went away, and the longest; they double in between."""
+"""The first and the longest wait for an unreachable server; waits double in between."""
 MOST_OPEN = 100
-"""W&B runs that are held open; the one that was quiet for longest is closed and can go on later."""
+"""W&B runs that are open at the same time; the least recently used one is closed and can be reopened."""
 LOOK_S = 2.0
-"""How often it looks without being told that there is news."""
+"""How often to look for news without a hint."""
 SETTLE_S = 3.0
-"""How long a server has to take in what it was sent before it is asked for it."""
+"""How long a server may take to process what it received before it is asked for it."""
 MOST_SENDS, MOST_FAILURES, MOST_ROUNDS = 3, 2, 8
 
 LOST = re.compile(r"onnection ?(lost|reset)|MailboxClosed|HandleAbandoned|Broken ?pipe", re.IGNORECASE)
-"""What it says when its background process has died."""
+"""What the client says when its background process has died."""
 IN_USE = "is in use"
-"""What the client says of a run that it is still closing in the background."""
+"""What the client says about a run that it is still closing in the background."""
 
 
 class Away(Exception):
-    """The server does not answer anybody."""
+    """The server does not answer."""
 
 
 class Failed(Exception):
@@ -62,7 +62,7 @@ class Failed(Exception):
 
 
 class Busy(Exception):
-    """The client is not done with an earlier opening of this run."""
+    """The client is still closing an earlier opening of this run."""
 
 
 # ---- what a row becomes
@@ -70,11 +70,11 @@ class Busy(Exception):
 
 @dataclass
 class Telling:
-    """Turns a trial's rows, in order, into what W&B is told."""
+    """Turns a trial's rows, in order, into what W&B receives."""
 
     maxima: tables.Maxima = field(default_factory=tables.Maxima)
     before: tuple[int, float] = (0, 0.0)
-    """Step and seconds of the row before."""
+    """Step and seconds of the previous row."""
 
     def told(self, row: dict[str, Any]) -> dict[str, float]:
         metrics = self.maxima.taken_in(row)["metrics"]
@@ -92,7 +92,7 @@ class Telling:
 
 
 def _overrides(row: Mapping[str, Any]) -> dict[str, float]:
-    """Values that population based training gave it."""
+    """Values that population based training has set."""
     return {f"now/{key}": value for key, value in row.get("overrides", {}).items()}
 
 
@@ -104,7 +104,7 @@ def _scores_table(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _images(folder: TrialFolder, step: int) -> dict[str, Any]:
-    """None where they cannot be read: a damaged picture is no reason to lose a row."""
+    """Empty if the pictures cannot be read: a damaged picture must not cost a row."""
     try:
         data = folder.read_pictures(step)
         sheets = pictures.sheets(pictures.from_bytes(data)) if data is not None else {}
@@ -117,13 +117,13 @@ def _images(folder: TrialFolder, step: int) -> dict[str, Any]:
 
 
 class Stream:
-    """One trial's W&B run, open."""
+    """The open W&B run of one trial."""
 
     def __init__(self, folder: TrialFolder, connection: Connection, sweep: SweepFile, run: Run):
         self.folder, self.connection = folder, connection
         self.reader, self.telling = RowReader(folder.rows_path), Telling()
         self.seen = self.told = 0
-        if not connection.online:  # its file is written whole, from the first row on
+        if not connection.online:  # an offline file is written as a whole, from the first row
             shutil.rmtree(folder.wandb_folder, ignore_errors=True)
         self.run = _opened(_identity(folder, connection, sweep, run), connection.url)
         self.start = self.run.starting_step if connection.online else 0
@@ -142,8 +142,8 @@ class Stream:
             self.seen = step
 
     def _with_end(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """New rows with the scores of the trial's end. Those of a step that was told before wait for the summary."""
-        end = self.folder.end()  # written before the row of its step, so a row that is here has it
+        """New rows with the scores of the trial's end. Scores of a step that was already sent go to the summary."""
+        end = self.folder.end()  # written before the row of its step, so it exists if the row does
         last = rows[-1]["step"] if rows else self.seen
         if end is None or end["step"] < last or (end["step"] == last and not rows):
             return rows
@@ -155,16 +155,16 @@ class Stream:
         return self.told == 0
 
     def send_left_media(self) -> None:
-        """Files that an earlier opening did not get rid of: it would have removed them."""
+        """Sends the files that an earlier opening left: it removes a file once it is sent."""
         own = Path(self.run.dir).resolve()
         for files in sorted(self.folder.wandb_folder.glob("run-*/files")):
             for path in (files / "media").rglob("*") if files.resolve() != own else ():
-                if path.is_file() and path.resolve().is_relative_to(files.resolve()):  # nothing that a link points to
+                if path.is_file() and path.resolve().is_relative_to(files.resolve()):  # not the target of a link
                     self.run.save(glob.escape(str(path)), base_path=str(files), policy="now")
 
     def send_checkpoint(self, name: str, step: int, about: dict[str, Any]) -> bool:
-        """Whether W&B says that it has it; equal content is one version there."""
-        self.folder.checkpoints.load(step)  # TrialError when it is none, but a link to something else, say
+        """Whether W&B confirms the upload; W&B stores equal content as one version."""
+        self.folder.checkpoints.load(step)  # raises TrialError if it is not a checkpoint, for example a link
         artifact = wandb.Artifact(name, type="model", metadata=about)
         for path in (self.folder.checkpoints.path(step), self.folder.config_path):
             artifact.add_file(str(self._file(path)), name=path.name)
@@ -172,12 +172,12 @@ class Stream:
         try:
             logged.wait(timeout=int(FINISH_S))
         except Exception as error:
-            # a refused upload is a bare ValueError; after a sound one the client only asks for what we do not need
+            # a refused upload is a bare ValueError; after a good one the client only queries what we do not need
             return not (type(error) is ValueError or "timed out" in str(error))
         return True
 
     def _file(self, path: Place) -> Path:
-        """On this machine: the client knows no stores."""
+        """The file on this machine: the client cannot read object stores."""
         if isinstance(path, Path):
             return path
         file = self.folder.wandb_home / path.name
@@ -185,14 +185,14 @@ class Stream:
         return file
 
     def close(self, status: Status) -> None:
-        """Raises Failed when the server does not take it all in time."""
+        """Raises Failed when the server does not accept everything in time."""
         cause = without_secrets((status.cause.splitlines() or [""])[0])
         self.run.summary.update({**self._end_scores(), "state": status.state, "cause": cause})
         if not status.final:
             self.run.mark_preempting()
         try:
-            self.run.finish(exit_code=0 if status.state == "done" else 1)
-        except Exception as error:  # the client has many of them
+            self.run.finish(exit_code=0 if status.state in FINISHED else 1)
+        except Exception as error:  # the client raises many kinds
             raise Failed(f"{type(error).__name__}: {error}") from error
 
     def _end_scores(self) -> dict[str, float]:
@@ -204,7 +204,7 @@ def _opened(identity: dict[str, Any], url: str) -> wandb.Run:
     """Raises Busy or Failed."""
     try:
         return wandb.init(**identity, settings=_settings(url))
-    except Exception as error:  # the client has many of them
+    except Exception as error:  # the client raises many kinds
         kind = Busy if IN_USE in str(error) else Failed
         raise kind(f"{type(error).__name__}: {error}") from error
 
@@ -221,7 +221,7 @@ def _identity(folder: TrialFolder, connection: Connection, sweep: SweepFile, run
         "job_type": arms[:64],
         "tags": list(connection.tags),
         "notes": sweep.question,
-        # flat as everywhere in disentune, and nested as W&B's panels look keys up
+        # flat as everywhere in disentune, and nested for W&B's panels
         "config": {**flattened(tree), **tree, "arm": arms, "sweep": sweep.name, "run": run.name},
         "allow_val_change": True,
         "mode": "online" if connection.online else "offline",
@@ -232,8 +232,8 @@ def _identity(folder: TrialFolder, connection: Connection, sweep: SweepFile, run
 
 
 def _settings(url: str) -> wandb.Settings:
-    """Nothing of this process is the trial's: not its console, its source, its git, its memory. And a settings file in
-    the working folder, which the client reads too, does not say who gets the key."""
+    """Keeps the console, source, git state and memory of this process out of the trial's run, and sets the server, so
+    that a settings file in the working folder cannot send the key elsewhere."""
     return wandb.Settings(
         base_url=url,
         console="off",
@@ -259,27 +259,27 @@ def unsent(run: Run, connection: Connection) -> list[str]:
 
 
 class Tracker:
-    """Keeps W&B up to date with a run folder. A server that is away costs nothing but the wait to ask it again."""
+    """Keeps W&B up to date with a run folder. An unreachable server only delays this."""
 
     def __init__(self, run: Run, connection: Connection, say: Callable[[str], None] = lambda text: None):
         self.run, self.connection, self.say = run, connection, say
         self.sweep = run.sweep()
         self.open: dict[str, Stream] = {}
         self.due: dict[str, float] = {}
-        """When to look at a trial that has news, by the clock; oldest news first."""
+        """When to look at each trial that has news; oldest news first."""
         self.sends: Counter[tuple[str, int]] = Counter()
-        """How often rows from a step on were sent for a trial."""
+        """How often the rows of a trial were sent, by trial and first step."""
         self.failures: Counter[str] = Counter()
-        """Of each trial, while the server answered."""
+        """Failures per trial while the server answered."""
         self.written: dict[str, Any] = {}
-        """Of a run in an object store, what offline files of this machine hold of each trial."""
+        """For a run in an object store: what the offline files on this machine hold for each trial."""
         self.away_until, self.patience = 0.0, PATIENCE_S[0]
         self.trouble = ""
 
-    # while the run goes on
+    # while the run is running
 
     def follow(self, hints: Iterator[list[str]]) -> None:
-        """Tells what there is of the trials that are hinted at, until the hints end; then of all the others."""
+        """Sends the trials that are hinted at until the hints end; then all the others."""
         for ids in hints:
             self.due |= {trial_id: 0.0 for trial_id in ids if trial_id not in self.due}
             self._work_off()
@@ -297,34 +297,35 @@ class Tracker:
             now = time.monotonic()
 
     def bring_up_to_date(self, trial_id: str, close: bool = False) -> float | None:
-        """Tells W&B all that the ledger has of a trial; when to come back, if there is more to do.
+        """Sends all rows of a trial to W&B; returns when to try again, or None if there is nothing left to do.
 
-        A trial that has ended is closed, and with `close` every one. A server that refuses data does so in silence:
-        so a trial has arrived only when the run, opened anew a moment later, says that it has every row.
+        A trial that has ended is closed; with `close`, every trial is. A server rejects data silently, so a trial has
+        arrived only when its run, opened again a moment later, reports every row.
         """
         folder = self.run.trial(trial_id)
         try:
-            status = folder.status()  # before the rows: what is final has them all
+            status = folder.status()  # before the rows: a final status means that all rows exist
             stream = self._stream(folder)
             stream.tell()
             if not (close or status.final) or self._close(folder, status):
                 return None
             if self.sends[trial_id, stream.start] >= MOST_SENDS:
-                self._note(f"{trial_id}: W&B took its rows {MOST_SENDS} times and has not kept them")
+                self._note(f"{trial_id}: W&B accepted its rows {MOST_SENDS} times but has not stored them")
                 return None
             return time.monotonic() + SETTLE_S
         except Busy:
             return time.monotonic() + SETTLE_S
         except Away as error:
             return self._went_away(error)
-        except Exception as error:  # of this trial alone: whatever stands in its folder, or the client's answer to it
+        except Exception as error:  # of this trial only: damage in its folder, or an error of the client
             return self._dropped(trial_id, error)
 
     def _dropped(self, trial_id: str, error: Exception) -> float | None:
-        """Forgets what was told: the run is opened anew and says itself what it has. Not for ever, though."""
+        """Closes the run after an error; the next attempt opens it again and asks what it has. Limited to a few
+        attempts."""
         stream = self.open.pop(trial_id, None)
         if stream is not None:
-            with suppress(Exception):  # else the client would not let go of the run
+            with suppress(Exception):  # otherwise the client would keep the run open
                 stream.run.finish(exit_code=1)
         if LOST.search(f"{error!r} {error.__cause__!r}"):
             self._restart_client()
@@ -335,7 +336,7 @@ class Tracker:
         return None if self.failures[trial_id] >= MOST_SENDS else time.monotonic() + SETTLE_S
 
     def _restart_client(self) -> None:
-        """Its background process has died; what it had open is opened anew by the next news of each trial."""
+        """Restarts the client after its background process has died; open runs are opened again at their next news."""
         self.due |= dict.fromkeys(self.open, 0.0)
         self.open.clear()
         with suppress(Exception):
@@ -344,7 +345,7 @@ class Tracker:
     def _stream(self, folder: TrialFolder) -> Stream:
         if folder.id not in self.open:
             if self.connection.online and (text := trouble(self.connection)):
-                raise Away(text)  # asked first, because a client whose opening failed does not let go of the run
+                raise Away(text)  # asked first, because a client that failed to open a run keeps it
             self._make_room()
             self.open[folder.id] = Stream(folder, self.connection, self.sweep, self.run)
             self.patience = PATIENCE_S[0]
@@ -357,13 +358,13 @@ class Tracker:
             self._close(quietest.folder, quietest.folder.status())
 
     def _close(self, folder: TrialFolder, status: Status) -> bool:
-        """Whether all of it is known to have arrived."""
+        """Closes a run; returns whether W&B has confirmed all of it."""
         stream = self.open.pop(folder.id)
         if self.connection.online and not stream.complete:
             self.sends[folder.id, stream.start] += 1
         stream.close(status)
         if self.connection.online:
-            shutil.rmtree(Path(stream.run.dir).parent, ignore_errors=True)  # what is left there has not been sent
+            shutil.rmtree(Path(stream.run.dir).parent, ignore_errors=True)  # remaining files have not been sent
         if self.connection.online and not stream.complete:
             return False
         if not self.connection.online and isinstance(folder.path, RemotePath):
@@ -371,7 +372,7 @@ class Tracker:
             return True
         folder.note_arrival(self.connection.place, [stream.seen, status.state])
         if self.connection.online and status.final:
-            shutil.rmtree(folder.wandb_folder, ignore_errors=True)  # the ledger has it all
+            shutil.rmtree(folder.wandb_folder, ignore_errors=True)  # the ledger has everything
         return True
 
     def _went_away(self, error: BaseException) -> float:
@@ -387,8 +388,8 @@ class Tracker:
     # at the end
 
     def finish(self, follow: Callable[[list[str]], Iterable[str]] = iter) -> bool:
-        """Sends everything that has not arrived, and sees whether it has. Gives up on a server that does not answer
-        for several trials in a row. `follow` is handed the trials and gives them back, to show how far it is."""
+        """Sends everything that has not arrived, and returns whether it has now. Gives up if the server does not answer
+        for several trials in a row. `follow` wraps the list of trials to show the progress."""
         failures = MOST_FAILURES - 1 if time.monotonic() < self.away_until else 0
         for _ in range(MOST_ROUNDS):
             again = False
@@ -408,7 +409,7 @@ class Tracker:
         return not unsent(self.run, self.connection)
 
     def _keep_written(self) -> None:
-        """The client goes on writing after it has closed a run, and is done when it has ended."""
+        """Copies offline files to the object store; the client finishes writing them only when it ends."""
         if not self.written:
             return
         wandb.teardown()
@@ -419,10 +420,10 @@ class Tracker:
         self.written = {}
 
     def _send_best(self) -> None:
-        """The best trial's checkpoint and config as an artifact of its run, once all have ended."""
+        """Sends the best trial's checkpoint and config as an artifact of its run, once all trials have ended."""
         try:
             found = _best_checkpoint(self.run)
-        except ConfigError as error:  # a ledger that cannot be read has no best trial
+        except ConfigError as error:  # an unreadable ledger has no best trial
             return self._note(str(error))
         if found is None:
             return None
@@ -443,12 +444,12 @@ class Tracker:
             if arrived:
                 folder.note_arrival(place, step)
             else:
-                self._note("the best checkpoint is not known to have arrived as an artifact")
+                self._note("W&B has not confirmed the artifact with the best checkpoint")
         return None
 
 
 def _best_checkpoint(run: Run) -> tuple[TrialFolder, int, dict[str, Any]] | None:
-    """Of the best trial, if all trials have ended: its folder, the kept step nearest to its score, and what it is."""
+    """If all trials have ended: the best trial's folder, its checkpoint nearest to the best score, and metadata."""
     loaded = tables.read(run)
     objective = tables.objective_or_default(loaded)
     trials = tables.ranked(loaded, objective.metric, objective.mode, tables.at_of(objective))
@@ -465,11 +466,11 @@ def _best_checkpoint(run: Run) -> tuple[TrialFolder, int, dict[str, Any]] | None
     return folder, step, {"trial": trial_id, "step": step, objective.metric: score}
 
 
-# ---- the process beside a driver
+# ---- the process that runs beside a driver
 
 
 def hints() -> Iterator[list[str]]:
-    """Trial ids from standard input as they come, or nothing for a while; ends with the input."""
+    """Trial ids from standard input as they come, or an empty list after a while; ends with the input."""
     torn = b""
     while True:
         data = b""
@@ -482,13 +483,13 @@ def hints() -> Iterator[list[str]]:
 
 
 def main() -> None:
-    """`python -m disentune.tracking RUN`, with hints on standard input; says on standard output what went wrong."""
+    """`python -m disentune.tracking RUN`, with hints on standard input; prints errors to standard output."""
     run = Run(place(sys.argv[1]))
     sweep = run.sweep()
     there = connection(sweep.settings.wandb, sweep.name, run.name)
     if there is None:
         return
-    with run.tracked(patience_s=3600):  # an earlier one may still be sending
+    with run.tracked(patience_s=3600):  # an earlier process may still be sending
         tracker = Tracker(run, there, say=lambda text: print(text, flush=True))  # noqa: T201
         tracker.follow(hints())
-    os._exit(0)  # runs whose server is away are left as they are: the next one to send goes on from there
+    os._exit(0)  # runs of an unreachable server stay as they are; the next process continues from there

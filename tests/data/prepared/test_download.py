@@ -157,7 +157,7 @@ def test_a_gz_that_is_called_encoded_stays_as_it_is(server, tmp_path):
     assert server.asked("Range") == [None, "bytes=150000-"]
 
 
-def test_progress_is_told_now_and_then_and_at_the_end(server, tmp_path, monkeypatch):
+def test_progress_is_reported_now_and_then_and_at_the_end(server, tmp_path, monkeypatch):
     told = Told()
     assert len(fetched(tmp_path, server.serves("/f", Reply(bytes(20_000_000))), say=told)) == 20_000_000
     assert len(told.says) < 40  # there are 306 blocks
@@ -170,7 +170,7 @@ def test_progress_is_told_now_and_then_and_at_the_end(server, tmp_path, monkeypa
     assert {total for *_, total in slow.says} == {400_000}
 
 
-def test_who_is_asked_is_told_at_once_and_without_secrets(server, tmp_path):
+def test_the_mirror_is_reported_at_once_and_without_secrets(server, tmp_path):
     told = Told()
     good = server.serves("/f", GOOD)
     fetched(tmp_path, f"http://me:secret@127.0.0.1:{closed_port()}/f?key=1", good, say=told)
@@ -189,7 +189,7 @@ def test_the_proxy_of_the_environment_is_used(server, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["end", "reset", "stall"])
-def test_a_broken_download_goes_on_where_it_broke(server, tmp_path, how, monkeypatch):
+def test_a_broken_download_continues_where_it_broke(server, tmp_path, how, monkeypatch):
     monkeypatch.setattr(downloading, "TIMEOUT_S", 0.5)
     broken = Reply(CONTENT, stop=200_000, how=how)
     assert fetched(tmp_path, server.serves("/f", broken, GOOD), md5=MD5) == CONTENT
@@ -206,7 +206,7 @@ def test_chunks_that_end_too_early_are_not_the_whole(server, tmp_path):
     assert server.asked("Range") == [None, "bytes=200000-"]
 
 
-def test_every_progress_starts_the_patience_anew(server, tmp_path, waited):
+def test_every_progress_resets_the_waits(server, tmp_path, waited):
     pieces = [Reply(CONTENT, stop=50_000)] * 7
     assert fetched(tmp_path, server.serves("/f", *pieces, GOOD)) == CONTENT
     assert server.asked("Range")[1:] == [f"bytes={50_000 * piece}-" for piece in range(1, 8)]
@@ -220,9 +220,9 @@ def test_a_server_that_never_gets_further_is_given_up(server, tmp_path, stops):
     assert len(server.log) == TRIES
 
 
-def test_silence_is_told_as_such(server, tmp_path, monkeypatch):
+def test_a_silent_server_is_reported_as_silent(server, tmp_path, monkeypatch):
     monkeypatch.setattr(downloading, "TIMEOUT_S", 0.3)
-    assert ": silent for 0.3 s\n" in refusal(tmp_path, server.serves("/f", Reply(CONTENT, stop=0, how="stall")))
+    assert ": no data for 0.3 s\n" in refusal(tmp_path, server.serves("/f", Reply(CONTENT, stop=0, how="stall")))
     assert len(server.log) == TRIES
 
 
@@ -230,12 +230,12 @@ def test_a_server_that_hangs_up_is_asked_again(server, tmp_path):
     assert fetched(tmp_path, server.serves("/f", Reply(status=0), Reply(status=0), GOOD)) == CONTENT
 
 
-def test_a_refused_connection_is_tried_again_then_told(tmp_path, waited):
+def test_a_refused_connection_is_tried_again_then_reported(tmp_path, waited):
     assert ": Connection refused\n" in refusal(tmp_path, f"http://127.0.0.1:{closed_port()}/f")
     assert waited == [1, 2, 4]
 
 
-def test_an_unknown_host_is_told(tmp_path, monkeypatch):
+def test_an_unknown_host_is_reported(tmp_path, monkeypatch):
     def lookup(*arguments):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -280,7 +280,7 @@ def test_a_server_may_say_how_long_to_wait_within_limits(server, tmp_path, after
     assert waited == [wait]
 
 
-def test_a_server_may_say_when_to_come_back(server, tmp_path, waited):
+def test_a_server_may_say_when_to_try_again(server, tmp_path, waited):
     busy = Reply(status=503, headers={"Retry-After": in_seconds(30)})
     assert fetched(tmp_path, server.serves("/f", busy, GOOD)) == CONTENT
     assert waited == [pytest.approx(30, abs=5)]  # a date has whole seconds, and a busy machine takes some
@@ -298,29 +298,29 @@ def test_what_will_not_change_sends_to_the_next_mirror_at_once(server, tmp_path,
 def test_a_web_page_is_not_the_file(server, tmp_path, kind):
     page = server.serves("/page", Reply(b"<html>log in</html>", headers={"Content-Type": kind}))
     assert fetched(tmp_path, page, server.serves("/good", GOOD)) == CONTENT
-    assert "/page: gives a web page instead of the file\n" in refusal(tmp_path / "alone", page)
+    assert "/page: returns a web page instead of the file\n" in refusal(tmp_path / "alone", page)
 
 
 def test_a_file_that_was_compressed_on_the_way_is_refused(server, tmp_path):
     url = server.serves("/f", Reply(gzip.compress(CONTENT), headers={"Content-Encoding": "gzip"}))
-    assert ": compresses the file, though asked not to\n" in refusal(tmp_path, url)
+    assert ": compresses the file although asked not to\n" in refusal(tmp_path, url)
 
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_an_empty_file_is_refused(server, tmp_path, chunked):
-    assert ": gives an empty file\n" in refusal(tmp_path, server.serves("/f", Reply(b"", chunked=chunked)))
+    assert ": returns an empty file\n" in refusal(tmp_path, server.serves("/f", Reply(b"", chunked=chunked)))
 
 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/f", "http://[half"])
 def test_only_the_web_is_followed(server, tmp_path, target, waited):
     leads = server.serves("/f", Reply(status=302, headers={"Location": target}))
-    assert ": is no http or https address, or leads to none\n" in refusal(tmp_path, leads)
-    assert ": is no http or https address, or leads to none\n" in refusal(tmp_path, target)
+    assert ": is not an http or https address, or redirects to one that is not\n" in refusal(tmp_path, leads)
+    assert ": is not an http or https address, or redirects to one that is not\n" in refusal(tmp_path, target)
     assert waited == []
 
 
-def test_a_circle_is_told(server, tmp_path):
-    assert ": leads in a circle\n" in refusal(
+def test_a_redirect_loop_is_reported(server, tmp_path):
+    assert ": redirects in a circle\n" in refusal(
         tmp_path, server.serves("/f", Reply(status=302, headers={"Location": "/f"}))
     )
 
@@ -461,7 +461,7 @@ download(File("thing.bin", (sys.argv[1],)), Path(sys.argv[2]), "command", lambda
 """
 
 
-def test_the_successor_of_a_killed_process_goes_on(server, tmp_path):
+def test_the_successor_of_a_killed_process_continues(server, tmp_path):
     url = server.serves("/f", Reply(CONTENT * 10, pause_s=0.05), Reply(CONTENT * 10))
     part = tmp_path / "thing.bin.part"
     process = subprocess.Popen([sys.executable, "-c", SLOW, url, str(tmp_path)])
@@ -476,7 +476,7 @@ def test_the_successor_of_a_killed_process_goes_on(server, tmp_path):
     assert server.asked("Range") == [None, f"bytes={size}-"]
 
 
-def test_who_comes_second_waits_and_fetches_nothing(server, tmp_path):
+def test_a_second_process_waits_and_fetches_nothing(server, tmp_path):
     url = server.serves("/f", Reply(CONTENT, pause_s=0.01))
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(fetched, tmp_path, url)
@@ -508,7 +508,7 @@ def test_a_wrong_mirror_is_left_for_the_next(server, tmp_path):
     assert [request.path for request in server.log] == ["/wrong", "/wrong", "/good"]
 
 
-def test_hashes_are_told_when_no_mirror_has_the_right_file(server, tmp_path):
+def test_hashes_are_reported_when_no_mirror_has_the_right_file(server, tmp_path):
     message = refusal(tmp_path, server.serves("/f", Reply(OTHER)), md5=MD5)
     assert f"/f: its md5 must be {MD5}, but is {hashlib.md5(OTHER).hexdigest()}\n" in message
     assert {path.name for path in tmp_path.iterdir()} <= {".thing.bin.lock"}
@@ -544,17 +544,17 @@ def test_the_last_mirror_of_a_republished_file_stays_the_last_although_it_was_at
 def test_the_message_lists_every_mirror_and_the_way_out(server, tmp_path):
     gone, shut = server.serves("/a/gone", Reply(status=404)), server.serves("/b/shut", Reply(status=403))
     assert refusal(tmp_path, gone, shut) == (
-        "thing.bin cannot be downloaded:\n"
+        "thing.bin could not be downloaded:\n"
         f"  {gone}: answers 404 Not Found\n"
         f"  {shut}: answers 403 Forbidden\n"
-        "get thing.bin by hand, then: disentune data prepare thing --from FILE"
+        "download thing.bin by hand, then run: disentune data prepare thing --from FILE"
     )
 
 
 @pytest.mark.parametrize(
     "reply", [Reply(status=404), Reply(status=0), Reply(CONTENT, stop=5, ranges=False), Reply(OTHER)]
 )
-def test_secrets_are_neither_told_nor_kept(server, tmp_path, reply):
+def test_secrets_are_neither_printed_nor_stored(server, tmp_path, reply):
     url = server.serves("/f?token=hidden", reply).replace("http://", "http://user:pass@word@")
     message = refusal(tmp_path, url, md5=MD5)
     assert f"  http://127.0.0.1:{server.server_port}/f: " in message
@@ -562,7 +562,7 @@ def test_secrets_are_neither_told_nor_kept(server, tmp_path, reply):
     assert not any(secret in message + kept for secret in ("hidden", "user", "word"))
 
 
-def test_a_refused_connection_tells_no_secrets(tmp_path):
+def test_a_refused_connection_reveals_no_secrets(tmp_path):
     message = refusal(tmp_path, f"http://user:word@127.0.0.1:{closed_port()}/f?token=hidden#part")
     assert not any(secret in message for secret in ("hidden", "user", "word", "part"))
 
@@ -580,7 +580,7 @@ def with_free(monkeypatch, free: int) -> None:
     monkeypatch.setattr(downloading.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
 
 
-def test_a_disk_that_is_too_small_is_told_before_anything_is_written(server, tmp_path, monkeypatch):
+def test_a_disk_that_is_too_small_is_reported_before_anything_is_written(server, tmp_path, monkeypatch):
     with_free(monkeypatch, 399_999)
     one, two = server.serves("/one", GOOD), server.serves("/two", GOOD)
     message = refusal(tmp_path, one, two)
@@ -602,15 +602,15 @@ def test_what_is_there_needs_no_more_room(server, tmp_path, monkeypatch, ranges)
     assert fetched(tmp_path, url) == CONTENT
 
 
-def test_a_disk_that_fills_up_is_told(server, tmp_path):
+def test_a_disk_that_fills_up_is_reported(server, tmp_path):
     (tmp_path / "thing.bin.part").symlink_to("/dev/full")
     assert refusal(tmp_path, server.serves("/f", GOOD)) == (
-        f"{tmp_path / 'thing.bin'} cannot be written (No space left on device); mend that, then: {COMMAND}"
+        f"{tmp_path / 'thing.bin'} cannot be written (No space left on device); fix that, then run: {COMMAND}"
     )
     assert len(server.log) == 1
 
 
-def test_a_folder_that_cannot_be_made_is_told(server, tmp_path):
+def test_a_folder_that_cannot_be_made_is_reported(server, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"file/below/thing.bin cannot be written \(Not a directory\)"):
         download(File("thing.bin", (server.serves("/f", GOOD),)), tmp_path / "file" / "below", COMMAND, Told())

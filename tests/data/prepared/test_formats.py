@@ -108,7 +108,7 @@ def test_an_npz_cut_off_anywhere_is_refused(npz):
     whole = npz.read_bytes()
     for length in (0, 3, 100, len(whole) // 2, len(whole) - 1):
         npz.write_bytes(whole[:length])
-        with pytest.raises(DataError, match=r"file.npz: must be a whole NPZ file, but is another, cut off or damaged"):
+        with pytest.raises(DataError, match=r"file.npz: is not an NPZ file, or is truncated or damaged"):
             read_npz(npz)
 
 
@@ -116,16 +116,16 @@ def test_an_npz_with_a_changed_byte_is_refused(npz):
     whole = bytearray(npz.read_bytes())
     whole[600] ^= 1
     npz.write_bytes(whole)
-    with pytest.raises(DataError, match="cut off or damaged"):
+    with pytest.raises(DataError, match="truncated or damaged"):
         read_npz(npz)
 
 
-def test_a_missing_array_is_told_with_those_that_are_there(npz):
+def test_a_missing_array_is_reported_with_those_that_are_there(npz):
     with pytest.raises(DataError, match=r"file.npz: must have an array 'imgs', but has big_endian, .*, images, labels"):
         list(npz_chunks(npz, "imgs", 5))
 
 
-def test_a_missing_file_is_told(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     for read in (npz_keys, h5_keys, is_npz):
         with pytest.raises(DataError, match=r"gone: (does not exist|cannot be read)"):
             read(tmp_path / "gone")
@@ -167,10 +167,10 @@ def test_a_header_that_promises_more_than_there_is_is_refused(tmp_path):
         read_npz(tmp_path / "file.npz")
 
 
-def test_what_is_no_array_in_a_zip_is_refused(tmp_path):
+def test_what_is_not_an_array_in_a_zip_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "file.npz", "w") as file:
         file.writestr("images.npy", b"hello, this is text")
-    with pytest.raises(DataError, match="'images' is no plain array"):
+    with pytest.raises(DataError, match="'images' is not a plain array"):
         npz_shape(tmp_path / "file.npz", "images")
 
 
@@ -192,11 +192,11 @@ def test_headers_are_written_as_numpy_reads_them(tmp_path):
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("{'descr': '|u1', 'shape': ((((((", "is no plain array"),
-        ("\n  x\n y", "is no plain array"),
-        (PLAIN.format("-" * 9000 + "1"), "is no plain array"),
-        (PLAIN.format("{[]: 1}"), "is no plain array"),
-        ("{1: 2, 'shape': 3}", "is no plain array"),
+        ("{'descr': '|u1', 'shape': ((((((", "is not a plain array"),
+        ("\n  x\n y", "is not a plain array"),
+        (PLAIN.format("-" * 9000 + "1"), "is not a plain array"),
+        (PLAIN.format("{[]: 1}"), "is not a plain array"),
+        ("{1: 2, 'shape': 3}", "is not a plain array"),
         (PLAIN.format("(True, True, 4, 4)"), r"must have whole numbers as its shape, but has \(True, True, 4, 4\)"),
         (PLAIN.format("(-4, -4)"), r"must have whole numbers as its shape, but has \(-4, -4\)"),
     ],
@@ -220,16 +220,16 @@ def test_a_damaged_member_is_refused_however_it_is_packed(tmp_path, packed):
     whole = bytearray(path.read_bytes())
     whole[60:80] = b"\xff" * 20  # the local header has 40 bytes
     path.write_bytes(whole)
-    with pytest.raises(DataError, match=r"file.npz: must be a whole NPZ file, but is another, cut off or damaged"):
+    with pytest.raises(DataError, match=r"file.npz: is not an NPZ file, or is truncated or damaged"):
         read_npz(path)
 
 
-def test_a_name_that_is_no_text_is_refused(tmp_path):
+def test_a_name_that_is_not_text_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "file.npz", "w") as file:
         file.writestr("\u00e4.npy", b"")
     whole = (tmp_path / "file.npz").read_bytes()
     (tmp_path / "file.npz").write_bytes(whole.replace("\u00e4".encode(), b"\xff\xff"))
-    with pytest.raises(DataError, match=r"file.npz: must be a whole NPZ file"):
+    with pytest.raises(DataError, match=r"file.npz: is not an NPZ file"):
         npz_keys(tmp_path / "file.npz")
 
 
@@ -296,7 +296,7 @@ def test_keys_of_an_h5_file_name_its_folders(h5):
 
 
 @pytest.mark.parametrize("key", ["imgs", "latents"])
-def test_a_missing_h5_array_is_told_with_those_that_are_there(h5, key):
+def test_a_missing_h5_array_is_reported_with_those_that_are_there(h5, key):
     with pytest.raises(DataError, match=f"file.h5: must have an array '{key}', but has images, latents/labels"):
         h5_shape(h5, key)
 
@@ -305,7 +305,7 @@ def test_an_h5_file_cut_off_is_refused(h5):
     whole = h5.read_bytes()
     for length in (0, 100, len(whole) // 2, len(whole) - 1):
         h5.write_bytes(whole[:length])
-        with pytest.raises(DataError, match=r"file.h5: must be a whole HDF5 file, but is another, cut off or damaged"):
+        with pytest.raises(DataError, match=r"file.h5: is not an HDF5 file, or is truncated or damaged"):
             read_h5(h5)
 
 
@@ -315,12 +315,12 @@ def test_an_h5_file_with_a_damaged_chunk_is_refused(h5):
     whole = bytearray(h5.read_bytes())
     whole[chunk.byte_offset : chunk.byte_offset + chunk.size] = bytes(chunk.size)
     h5.write_bytes(whole)
-    with pytest.raises(DataError, match=r"file.h5: must be a whole HDF5 file"):
+    with pytest.raises(DataError, match=r"file.h5: is not an HDF5 file"):
         read_h5(h5)
 
 
 @pytest.mark.parametrize(("value", "message"), [(["a", "b"], "must hold plain numbers"), (3.5, "must have rows")])
-def test_an_h5_array_that_is_no_table_of_numbers_is_refused(tmp_path, value, message):
+def test_an_h5_array_that_is_not_a_table_of_numbers_is_refused(tmp_path, value, message):
     with h5py.File(tmp_path / "file.h5", "w") as file:
         file["images"] = value
     with pytest.raises(DataError, match=f"file.h5: 'images' {message}"):
@@ -333,7 +333,7 @@ def test_an_h5_array_with_a_chunk_that_was_never_written_is_refused(tmp_path, ma
         images = file.create_dataset("images", (7, 4), "u1", chunks=(2, 3), maxshape=maxshape)
         images[:6] = 1
     assert h5_shape(tmp_path / "file.h5", "images") == (7, 4)
-    with pytest.raises(DataError, match=r"file.h5: 'images' must be written whole, but has 6 of its 8 chunks"):
+    with pytest.raises(DataError, match=r"file.h5: 'images' must be complete, but only 6 of its 8 chunks were written"):
         read_h5(tmp_path / "file.h5")
     with h5py.File(tmp_path / "file.h5", "a") as file:
         file["images"][6] = 0
@@ -343,7 +343,7 @@ def test_an_h5_array_with_a_chunk_that_was_never_written_is_refused(tmp_path, ma
 def test_an_h5_array_without_chunks_that_was_never_written_is_refused(tmp_path):
     with h5py.File(tmp_path / "file.h5", "w") as file:
         file.create_dataset("images", (7, 4), "u1")
-    with pytest.raises(DataError, match=r"file.h5: 'images' must be written whole, but nothing of it is"):
+    with pytest.raises(DataError, match=r"file.h5: 'images' must be complete, but none of it was written"):
         read_h5(tmp_path / "file.h5")
 
 
@@ -398,7 +398,7 @@ def test_an_h5_array_that_is_in_another_file_is_refused(tmp_path, elsewhere, the
         elsewhere(file, str(tmp_path / "other.h5"))
     for read in (h5_shape, lambda path, key: list(h5_chunks(path, key, 2))):
         with pytest.raises(
-            DataError, match=rf"file.h5: '{key}' must be in the file itself, but (is made of|.a.* is a)"
+            DataError, match=rf"file.h5: '{key}' must be in the file itself, but (is assembled from|.a.* is a)"
         ):
             read(tmp_path / "file.h5", key)
 
@@ -413,7 +413,7 @@ def test_an_h5_array_may_have_several_names(h5, key):
 # ---- either
 
 
-def test_formats_are_told_apart_by_content(npz, h5):
+def test_formats_are_detected_by_content(npz, h5):
     for path, key in ((npz, "labels"), (h5, "latents/labels")):
         renamed = path.rename(path.with_name(f"{path.stem}_{path.suffix[1:]}.dat"))
         assert is_npz(renamed) == (path is npz)
@@ -476,14 +476,14 @@ def test_flags_become_black_and_white():
         (np.int8, -1, "whole numbers from 0 to 255, but image 105 has -1"),
     ],
 )
-def test_a_wrong_pixel_is_told_with_its_image(dtype, wrong, must):
+def test_a_wrong_pixel_is_reported_with_its_image(dtype, wrong, must):
     images = np.zeros((9, 4, 4), dtype)
     images[5, 2, 1] = wrong
     with pytest.raises(DataError, match=f"^some/file: pixels must be {must}$"):
         as_pixels(images, "some/file", start=100)
 
 
-def test_pixels_that_are_no_numbers_are_refused():
+def test_pixels_that_are_not_numbers_are_refused():
     with pytest.raises(DataError, match=r"^file: images must be numbers, but are complex128$"):
         as_pixels(np.zeros((1, 2, 2), complex), "file")
 
@@ -518,12 +518,10 @@ def test_labels_in_any_other_order_are_refused(sizes, change):
         labels_span(grid[order], sizes, "file")
 
 
-def test_a_label_out_of_place_is_told_with_its_row():
+def test_a_label_out_of_place_is_reported_with_its_row():
     grid = labels({"a": 2, "b": 3, "c": 4})
     grid[17, 1] = 0
-    with pytest.raises(
-        DataError, match=r"sizes \(2, 3, 4\) in order, the last factor fastest, but row 17 has 0 in col"
-    ):
+    with pytest.raises(DataError, match=r"sizes \(2, 3, 4\) in order \(last factor fastest\), but row 17 has 0 in col"):
         labels_span(grid, [2, 3, 4], "file")
 
 
@@ -535,7 +533,7 @@ def test_labels_that_fall_or_stay_are_refused(values, dtype):
 
 
 @pytest.mark.parametrize("sizes", [[1], [3]])
-def test_labels_that_are_no_numbers_are_refused(sizes):
+def test_labels_that_are_not_numbers_are_refused(sizes):
     with pytest.raises(DataError, match="labels must be the full grid"):
         labels_span(np.full((sizes[0], 1), np.nan), sizes, "file")
 

@@ -165,7 +165,7 @@ def test_others_may_read_what_the_umask_lets_them(root, umask):
     assert {path.name for path in made.iterdir()} == {"images.npy", "about.json", "checked.json"}
 
 
-def test_whoever_may_write_the_root_may_take_the_lock(root):
+def test_anyone_who_can_write_to_the_root_can_take_the_lock(root):
     (root / NAME).write_bytes(example().tobytes())
     prepare(source_of())
     assert (root / ".example.lock").stat().st_mode & 0o777 == 0o666
@@ -186,11 +186,11 @@ def test_variants_live_side_by_side(root):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"count": COUNT + 1}, rf"must have {COUNT + 1} images, but has {COUNT}; .*then: disentune data prepare ex"),
-        ({"count": COUNT - 1}, rf"must have {COUNT - 1} images, but has more; .*then: disentune data prepare example"),
+        ({"count": COUNT + 1}, rf"must have {COUNT + 1} images, but has {COUNT}; .*run: disentune data prepare"),
+        ({"count": COUNT - 1}, rf"must have {COUNT - 1} images, but has more; .*run: disentune data prepare"),
         ({"shape": (3, 5, 4)}, r"images must be \(3, 5, 4\) .*, but are \(3, 4, 5\) uint8; .*prepare example"),
         ({"shape": (1, 4, 5)}, r"images must be \(1, 4, 5\) .*, but are \(3, 4, 5\) uint8"),
-        ({"binary": True}, r"pixels must be black or white, but some are grey; .*then: disentune data prepare example"),
+        ({"binary": True}, r"pixels must be black or white, but some are grey; .*run: disentune data prepare"),
         ({"published": Statistics((0.5,) * 3, (0.25,) * 3)}, r"not the published.* must be 0\.500000, .*--accept"),
     ],
 )  # fmt: skip
@@ -267,7 +267,7 @@ def test_a_file_that_the_system_cannot_read_is_named(root):
     broken = partial(examples.read_and_fail, shape=GREY, error=OSError(errno.EIO, "Input/output error"))
     with pytest.raises(
         DataError,
-        match=rf"{NAME}: cannot be read \(.*Input/output error\); .*then: disentune data prepare example",
+        match=rf"{NAME}: cannot be read \(.*Input/output error\); .*then run: disentune data prepare example",
     ):
         prepare(source_of(read=broken))
 
@@ -309,7 +309,9 @@ def test_a_folder_with_files_of_the_user_is_never_replaced(root):
     (root / "example").mkdir()
     (root / "example" / "mine.npz").write_text("years of work")
     (root / NAME).write_bytes(example().tobytes())
-    with pytest.raises(DataError, match=rf"{root}/example .* holds mine\.npz; move that elsewhere, then: .*--again"):
+    with pytest.raises(
+        DataError, match=rf"{root}/example .* contains mine\.npz; move that elsewhere, then run: .*--again"
+    ):
         prepare(source_of(), again=True)
     assert (root / "example" / "mine.npz").read_text() == "years of work"
 
@@ -359,7 +361,7 @@ def test_a_file_that_is_not_where_the_user_says_is_named(root, tmp_path):
 def test_several_files_are_given_as_a_folder(root, tmp_path):
     both = source_of(files=(File("one.bin"), File("two.bin")))
     (tmp_path / "one.bin").touch()
-    with pytest.raises(DataError, match=r"must be the folder that holds one\.bin, two\.bin"):
+    with pytest.raises(DataError, match=r"must be the folder that contains one\.bin, two\.bin"):
         prepare(both, tmp_path / "one.bin")
     with pytest.raises(DataError, match=r"two\.bin is not in that folder"):
         prepare(both, tmp_path)
@@ -400,7 +402,9 @@ def test_a_download_is_removed_when_the_array_has_all_of_it(root, monkeypatch):
 
 def test_a_download_of_the_wrong_file_is_removed_so_that_the_next_attempt_fetches_it_again(root, monkeypatch):
     monkeypatch.setattr(preparing, "download", downloaded)
-    with pytest.raises(DataError, match="grey; with the right file: disentune data prepare example --from FILE"):
+    with pytest.raises(
+        DataError, match="grey; get the right file, then run: disentune data prepare example --from FILE"
+    ):
         prepare(source_of(files=(WEB,), binary=True))
     assert not (root / "downloads" / NAME).exists()
 

@@ -18,7 +18,7 @@ from disentune.errors import DataError
 from disentune.plugin import File, Source
 from stored_examples import BITS, COUNT, NAME, example, source_of
 
-MENDS = r"make it again with: disentune data prepare example --again"
+MENDS = r"prepare it again with: disentune data prepare example --again"
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def test_a_touched_file_is_checked_once_for_all(prepared, another_process):
 
 
 @pytest.mark.parametrize("record", [None, "", "[]", '{"size": 1}', b"\xff"])
-def test_without_a_sound_record_the_file_is_checked(prepared, another_process, record):
+def test_without_a_valid_record_the_file_is_checked(prepared, another_process, record):
     path = prepared / "checked.json"
     path.unlink() if record is None else path.write_bytes(record if isinstance(record, bytes) else record.encode())
     assert checks() == CHECKED_ALL
@@ -120,7 +120,7 @@ def test_a_file_of_another_length_is_noticed_without_reading_it(prepared, change
         about_of(source_of())
 
 
-def test_made_again_an_altered_array_is_sound(prepared):
+def test_made_again_an_altered_array_is_intact(prepared):
     altered(prepared / "images.npy", -1)
     prepare(source_of(), again=True)
     assert checks() == []
@@ -169,7 +169,7 @@ def test_statistics_that_are_not_those_of_the_images_are_noticed(prepared, part,
 def test_a_forged_hash_is_noticed(prepared):
     path = prepared / "about.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"sha256": "f" * 64}))
-    with pytest.raises(DataError, match=r"do not have the hash of about\.json"):
+    with pytest.raises(DataError, match=r"do not match the hash in about\.json"):
         checks()
 
 
@@ -187,7 +187,7 @@ def test_a_copy_in_another_folder_is_not_taken_for_the_original(prepared, root):
     shutil.copytree(prepared, root / "backup")
     told = prepared_sources()
     assert isinstance(told["example"], Source)
-    assert "backup is not where its array was prepared" in str(told["backup"])
+    assert "backup was moved after its array was prepared" in str(told["backup"])
 
 
 @pytest.mark.parametrize("forged", [{"name": "../outside/x"}, {"options": "; rm -rf ~ #"}, {"options": "'"}])
@@ -197,11 +197,11 @@ def test_nothing_in_about_json_leads_out_of_the_root_or_into_a_command(prepared,
     assert isinstance(prepared_sources()["example"], DataError)
 
 
-def test_an_unreadable_about_json_is_told(prepared):
+def test_an_unreadable_about_json_is_reported(prepared):
     (prepared / "about.json").write_text("{")
-    assert "is missing or not what was written there" in str(prepared_sources()["example"])
+    assert "is missing or damaged" in str(prepared_sources()["example"])
     (prepared / "about.json").unlink()
-    assert "is missing or not what was written there" in str(prepared_sources()["example"])
+    assert "is missing or damaged" in str(prepared_sources()["example"])
 
 
 # ---- what is known of an array
@@ -221,14 +221,14 @@ def test_a_missing_file_is_named(prepared, name):
 @pytest.mark.parametrize("text", [b"", b"{", b"null", b"\xff\xfe", b'{"format": 1}', b"[1, 2]"])
 def test_a_garbled_about_json_is_named(prepared, text):
     (prepared / "about.json").write_bytes(text)
-    with pytest.raises(DataError, match=f"{prepared}/about.json is not what was written there; {MENDS}"):
+    with pytest.raises(DataError, match=f"{prepared}/about.json is damaged; {MENDS}"):
         about_of(source_of())
 
 
 def test_an_unknown_key_in_about_json_is_refused(prepared):
     known = json.loads((prepared / "about.json").read_text())
     (prepared / "about.json").write_text(json.dumps(known | {"colour": "blue"}))
-    with pytest.raises(DataError, match="is not what was written there"):
+    with pytest.raises(DataError, match="is damaged"):
         about_of(source_of())
 
 
@@ -273,7 +273,7 @@ def test_a_public_file_in_the_root_may_change(root, prepared):
 # ---- reading
 
 
-def test_images_come_in_the_order_asked_for_and_own_their_memory(prepared):
+def test_images_come_in_the_requested_order_and_own_their_memory(prepared):
     opened = mapped(source_of(), about_of(source_of()))
     picked = opened.images(np.array([7, 0, 7, 11]))
     np.testing.assert_array_equal(picked, example()[[7, 0, 7, 11]])
@@ -307,7 +307,9 @@ def test_a_root_is_the_same_from_every_folder(monkeypatch, tmp_path):
     assert store.root() == tmp_path / "some data"
     for relative in ("data", "./data", "~nobody-of-this-name/data"):
         monkeypatch.setenv(VARIABLE, relative)
-        with pytest.raises(DataError, match=f"DISENTUNE_DATA must be a path from / or ~, .*but is '{relative}'"):
+        with pytest.raises(
+            DataError, match=f"DISENTUNE_DATA must be an absolute path or start with ~, but is '{relative}'"
+        ):
             store.root()
 
 
@@ -357,7 +359,7 @@ def test_a_root_that_cannot_be_made_is_named(monkeypatch, tmp_path, below):
     (tmp_path / "file").touch()
     monkeypatch.setenv(VARIABLE, str(tmp_path / "file" / below))
     assert about_of(source_of()) is None
-    with pytest.raises(DataError, match=rf"{tmp_path}/file.* cannot be written \(.*let someone who may run: disentune"):
+    with pytest.raises(DataError, match=rf"{tmp_path}/file.* cannot be written \(.*permission to run: disentune"):
         prepare(source_of())
 
 

@@ -56,7 +56,7 @@ def test_images_lie_on_the_grid_of_factors(root):
 
 @pytest.mark.parametrize("index", [-1, COUNT])
 def test_an_index_outside_is_refused(root, index):
-    with pytest.raises(DataError, match=f"index must be 0 to 11, but {index} came"):
+    with pytest.raises(DataError, match=f"index must be 0 to 11, got {index}"):
         StoredImages(source_of(), FACTORS).images(np.array([index]))
 
 
@@ -65,7 +65,7 @@ def test_a_grid_of_another_size_is_refused(root):
         StoredImages(source_of(), {"rows": 3, "columns": 5})
 
 
-def test_a_pickle_is_small_and_reads_the_root_of_whoever_opens_it(root, tmp_path, processes):
+def test_a_pickle_is_small_and_reads_the_root_of_the_process_that_opens_it(root, tmp_path, processes):
     pickled = pickle.dumps(StoredImages(source_of(), FACTORS))
     assert len(pickled) < 10_000
     (tmp_path / "elsewhere").mkdir()
@@ -165,7 +165,7 @@ def test_an_array_that_vanishes_for_a_moment_while_it_is_opened_is_opened_again(
     np.testing.assert_array_equal(opened(source_of()).images(np.arange(COUNT)), example())
 
 
-def test_whoever_opens_it_while_it_is_made_again_gets_the_old_or_the_new_and_never_both(root, tmp_path):
+def test_opening_it_while_it_is_made_again_gives_the_old_or_the_new_and_never_a_mix(root, tmp_path):
     (root / NAME).unlink()
     files = [tmp_path / "0.bin", tmp_path / "1.bin"]
     for seed, path in enumerate(files):

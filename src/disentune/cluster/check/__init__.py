@@ -1,4 +1,4 @@
-"""`disentune cluster check`: every problem of a cluster file at once, before anything is started or paid for."""
+"""`disentune cluster check`: reports every problem of a cluster file at once, before it starts or costs anything."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,7 +17,7 @@ __all__ = ["Checked", "Finding", "check"]
 @dataclass(frozen=True)
 class Checked:
     findings: list[Finding] = field(default_factory=list)
-    """Errors first, each in the order of the lines."""
+    """Errors first, then warnings, each in line order."""
     description: str = ""
     next_command: str = ""
 
@@ -27,20 +27,20 @@ class Checked:
 
 
 def check(path: Path, sweep: Path | None = None) -> Checked:
-    """Raises ConfigError for a file that cannot be read at all, or is of no form that we know."""
+    """Checks a cluster file. Raises ConfigError if the file cannot be read or has an unknown format."""
     source = _read(path)
     documents = [document for document in source.documents if isinstance(document.value, dict)]
     ours = [document for document in documents if kuberay.is_ours(document)]
     if ours:
         return _checked(source, *_kubernetes(source, ours), sweep, f"kubectl apply -f {path}")
     if len(documents) > 1 or "provider" not in documents[0].value:
-        raise ConfigError(f"{path} is no cluster file: it needs `provider:`, or `kind:` {' or '.join(kuberay.KINDS)}")
+        raise ConfigError(f"{path} is not a cluster file: it needs `provider:` or `kind:` {' or '.join(kuberay.KINDS)}")
     cluster, findings = _launched(source, documents[0])
     return _checked(source, [cluster], findings, sweep, launcher.next_command(cluster))
 
 
 def _read(path: Path) -> Source:
-    """What cannot be read is told without a key that may stand there."""
+    """Reads a file; the error for an unreadable file does not repeat any key in it."""
     try:
         return reading.read(path)
     except ConfigError as error:

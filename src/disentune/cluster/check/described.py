@@ -1,4 +1,4 @@
-"""What a cluster file describes, whatever its form: machines, what they are told, images."""
+"""What a cluster file describes, in any format: machines, their commands and settings, images."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ Role = Literal["head", "worker"]
 
 @dataclass(frozen=True)
 class Machine:
-    """A kind of node. None: the file does not say, Ray finds out on the machine."""
+    """A kind of node. None: the file does not say, and Ray detects the value on the machine."""
 
     name: str
     where: str
@@ -29,7 +29,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Told:
+class Instruction:
     """A command or a setting that nodes of some roles get."""
 
     text: str
@@ -39,7 +39,7 @@ class Told:
     """Whether it starts Ray, and not only prepares a node."""
 
     def shell(self) -> str:
-        """As a shell takes it: without comments, with the lines joined that end in a backslash."""
+        """The text as a shell reads it: without comments, with backslash-continued lines joined."""
         return re.sub(r"(^|[\s;])#[^\n]*", r"\1", re.sub(r"\\\n\s*", " ", self.text))
 
 
@@ -51,22 +51,22 @@ class Cluster:
     source: Source
     provider: str
     top: str
-    """`file:line` for what is missing altogether."""
+    """`file:line` to report for keys that are missing."""
     head: Machine
     workers: list[Machine]
-    told: list[Told] = field(default_factory=list)
-    images: list[Told] = field(default_factory=list)
+    instructions: list[Instruction] = field(default_factory=list)
+    images: list[Instruction] = field(default_factory=list)
     mounts: dict[str, tuple[Path, str]] = field(default_factory=dict)
-    """Path on a node: path here, and where that is said."""
+    """Path on a node: path on this machine, and the `file:line` of the mount."""
     most: int | None = None
-    """Workers of all kinds together."""
+    """The maximum number of workers of all kinds together."""
 
     def matches(self, pattern: str, role: Role | None = None, starts: bool = False) -> Iterator[tuple[re.Match, str]]:
-        """Each match in what a role is told, with its `file:line`."""
-        for told in self.told:
-            if (role is None or role in told.roles) and (told.starts or not starts):
-                for match in re.finditer(pattern, told.shell()):
-                    yield match, self.source.line_of(match[0].split("\n")[0], told.where)
+        """Each match in the instructions of a role, with its `file:line`."""
+        for one in self.instructions:
+            if (role is None or role in one.roles) and (one.starts or not starts):
+                for match in re.finditer(pattern, one.shell()):
+                    yield match, self.source.line_of(match[0].split("\n")[0], one.where)
 
     def says(self, pattern: str, role: Role | None = None, starts: bool = False) -> bool:
         return next(self.matches(pattern, role, starts), None) is not None
@@ -75,11 +75,13 @@ class Cluster:
         """Where a role's Ray is started."""
         found = [where for _, where in self.matches(r"ray start", role, starts=True)]
         return (
-            found[0] if found else next((one.where for one in self.told if one.starts and role in one.roles), self.top)
+            found[0]
+            if found
+            else next((one.where for one in self.instructions if one.starts and role in one.roles), self.top)
         )
 
     def most_gpus(self) -> float:
-        """With as many machines as there may be, those with the most GPUs first."""
+        """The largest number of GPUs that the cluster can have at once."""
         left, gpus = self.most if self.most is not None else sum(kind.most for kind in self.workers), 0.0
         for kind in sorted(self.workers, key=lambda kind: -(kind.gpu or 0)):
             count = min(kind.most, left)

@@ -1,14 +1,14 @@
 """KubeRay's files: RayCluster and RayJob.
 
-KubeRay's schema comes in no package that we could install, so only what our rules need and frequent mistakes are
-checked here. `kubectl apply --dry-run=server` checks a file against the real schema.
+No installable package contains KubeRay's schema, so this module checks only what our rules need and frequent mistakes.
+`kubectl apply --dry-run=server` checks a file against the real schema.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 from disentune.cluster.check import rules
-from disentune.cluster.check.described import BOTH, Cluster, Machine, Role, Told
+from disentune.cluster.check.described import BOTH, Cluster, Instruction, Machine, Role
 from disentune.cluster.check.reading import Finding, Source, error, warning
 from disentune.errors import unknown
 from disentune.files.documents import Document, Path_
@@ -16,13 +16,13 @@ from disentune.files.documents import Document, Path_
 KINDS = ("RayCluster", "RayJob")
 CONTAINERS = ("containers", "initContainers")
 SPOT = ("gke-spot", "gke-preemptible", "capacitytype", "capacity-type", "scalesetpriority")
-"""Of the node labels by which Kubernetes services name spot machines."""
+"""Parts of the node labels with which Kubernetes services mark spot machines."""
 REPLICAS = {"replicas": 0, "minReplicas": 0, "maxReplicas": 2**31 - 1}
-"""With KubeRay's defaults."""
+"""KubeRay's defaults."""
 
 
 def is_ours(document: Document) -> bool:
-    """Whether it is for KubeRay, even if its kind is none that is known here."""
+    """Whether a document is for KubeRay, even if its kind is unknown here."""
     value = document.value
     return isinstance(value, dict) and (
         value.get("kind") in KINDS or str(value.get("apiVersion")).startswith("ray.io/")
@@ -35,7 +35,7 @@ def validated(document: Document) -> Iterator[Finding]:
         yield error(document.where(("kind",)), unknown("kind", str(kind), KINDS))
         return
     if document.value.get("apiVersion") != "ray.io/v1":
-        yield error(document.where(("apiVersion",)), f"apiVersion: {kind} is of ray.io/v1")
+        yield error(document.where(("apiVersion",)), f"apiVersion: must be ray.io/v1 for a {kind}")
     if not isinstance(_at(document.value, ("metadata", "name")), str):
         yield error(document.where(("metadata",)), f"metadata.name: a {kind} needs a name")
     spec = _cluster_path(document)
@@ -44,7 +44,7 @@ def validated(document: Document) -> Iterator[Finding]:
 
 
 def _shape(document: Document, path: Path_) -> Iterator[Finding]:
-    """What a cluster cannot do without, and what is often written as another type."""
+    """Required keys, and values that often have the wrong type."""
     workers = _at(document.value, (*path, "workerGroupSpecs"))
     if not _mapping(document.value, (*path, "headGroupSpec")):
         yield error(document.where(path), f"{_key(path)}.headGroupSpec: is missing or not a mapping")
@@ -68,7 +68,7 @@ def _group_shape(document: Document, place: Path_, group: dict[str, Any]) -> Ite
     for name, value in _mapping(group, ("rayStartParams",)).items():
         if not isinstance(value, str):
             where = (*place, "rayStartParams", name)
-            yield error(document.where(where), f'{_key(where)}: must be text; write {name}: "{value}"')
+            yield error(document.where(where), f'{_key(where)}: must be a string; write {name}: "{value}"')
 
 
 def _key(path: Path_) -> str:
@@ -79,7 +79,7 @@ def _key(path: Path_) -> str:
 
 
 def described(source: Source, document: Document) -> Cluster | None:
-    """The cluster of a document; None for a job that runs on another one."""
+    """The cluster of a document; None for a job that runs on another cluster."""
     path = _cluster_path(document)
     if document.value.get("kind") not in KINDS or not _mapping(document.value, path):
         return None
@@ -93,7 +93,7 @@ def described(source: Source, document: Document) -> Cluster | None:
         [*_auth(document, path), *_pod(document, head, "head")],
     )
     for place in places:
-        cluster.told += _pod(document, place, "worker")
+        cluster.instructions += _pod(document, place, "worker")
     cluster.images = [one for place in (head, *places) for one in _images(document, place)]
     return cluster
 
@@ -117,13 +117,13 @@ def _mapping(value: Any, path: Path_) -> dict[str, Any]:
 
 
 def _items(value: Any, path: Path_) -> list[dict[str, Any]]:
-    """The mappings of a list, in their places; what is no mapping is an empty one."""
+    """The items of a list, with an empty mapping for each item that is not a mapping."""
     found = _at(value, path)
     return [one if isinstance(one, dict) else {} for one in found] if isinstance(found, list) else []
 
 
 def _groups(document: Document, path: Path_) -> list[Path_]:
-    """Where the head stands, and each group of workers."""
+    """The paths of the head and of each group of workers."""
     workers = (*path, "workerGroupSpecs")
     return [(*path, "headGroupSpec"), *((*workers, i) for i in range(len(_items(document.value, workers))))]
 
@@ -162,14 +162,14 @@ def _quantity(value: Any) -> float | None:
         return None
 
 
-def _auth(document: Document, path: Path_) -> Iterator[Told]:
+def _auth(document: Document, path: Path_) -> Iterator[Instruction]:
     mode = _at(document.value, (*path, "authOptions", "mode"))
     if mode:
-        yield Told(f"RAY_AUTH_MODE={mode}", document.where((*path, "authOptions")), BOTH)
+        yield Instruction(f"RAY_AUTH_MODE={mode}", document.where((*path, "authOptions")), BOTH)
 
 
-def _pod(document: Document, place: Path_, role: Role) -> Iterator[Told]:
-    """Settings, commands and volumes of a pod's containers, in the words that the rules look for."""
+def _pod(document: Document, place: Path_, role: Role) -> Iterator[Instruction]:
+    """Settings, commands and volumes of a pod's containers, as text for the patterns of the rules."""
     roles: frozenset[Role] = frozenset((role,))
     pod = (*place, "template", "spec")
     own = {volume.get("name") for volume in _items(document.value, (*pod, "volumes")) if "emptyDir" in volume}
@@ -177,13 +177,15 @@ def _pod(document: Document, place: Path_, role: Role) -> Iterator[Told]:
         for i, container in enumerate(_items(document.value, (*pod, kind))):
             here = (*pod, kind, i)
             for j, one in enumerate(_items(container, ("env",))):
-                yield Told(f"{one.get('name')}={one.get('value', '')}", document.where((*here, "env", j)), roles)
+                yield Instruction(f"{one.get('name')}={one.get('value', '')}", document.where((*here, "env", j)), roles)
             for key in ("command", "args", "lifecycle"):
                 if container.get(key):
-                    yield Told(_words(container[key]), document.where((*here, key)), roles)
+                    yield Instruction(_words(container[key]), document.where((*here, key)), roles)
             for j, mount in enumerate(_items(container, ("volumeMounts",))):
                 if mount.get("name") not in own:
-                    yield Told(f"volume at {mount.get('mountPath')}", document.where((*here, "volumeMounts", j)), roles)
+                    yield Instruction(
+                        f"volume at {mount.get('mountPath')}", document.where((*here, "volumeMounts", j)), roles
+                    )
 
 
 def _words(value: Any) -> str:
@@ -192,13 +194,13 @@ def _words(value: Any) -> str:
     return " ".join(_words(one) for one in value) if isinstance(value, list) else str(value)
 
 
-def _images(document: Document, place: Path_) -> Iterator[Told]:
+def _images(document: Document, place: Path_) -> Iterator[Instruction]:
     for i, container in enumerate(_items(document.value, (*place, "template", "spec", "containers"))):
         where = document.where((*place, "template", "spec", "containers", i, "image"))
-        yield Told(str(container.get("image")), where, BOTH)
+        yield Instruction(str(container.get("image")), where, BOTH)
 
 
-# ---- rules of these files alone
+# ---- rules for these files only
 
 
 def own_rules(cluster: Cluster | None, document: Document) -> Iterator[Finding]:
@@ -212,7 +214,7 @@ def own_rules(cluster: Cluster | None, document: Document) -> Iterator[Finding]:
     yield from _group_rules(cluster)
     yield from _written_secrets(document, path)
     if not spec.get("enableInTreeAutoscaling"):
-        text = "enableInTreeAutoscaling is not true: the workers are always as many as `replicas` says"
+        text = "enableInTreeAutoscaling is not true: the number of workers stays fixed at `replicas`"
         yield warning(document.where(path), text)
 
 
@@ -222,7 +224,7 @@ def _version(document: Document, path: Path_, spec: dict[str, Any]) -> Iterator[
     if given is None:
         yield error(where, f"rayVersion is missing; write rayVersion: {rules.here('ray')}")
     elif given != rules.here("ray"):
-        yield error(where, f"rayVersion {given}, but {rules.here('ray')} here; they must be the same")
+        yield error(where, f"rayVersion is {given}, but this machine has {rules.here('ray')}; they must be the same")
 
 
 def _group_rules(cluster: Cluster) -> Iterator[Finding]:
@@ -234,7 +236,8 @@ def _group_rules(cluster: Cluster) -> Iterator[Finding]:
             yield error(kind.where, f"groupName {kind.name} is used twice; give each group its own name")
         if kind.gpu is not None and kind.gpu != int(kind.gpu):
             yield error(
-                kind.where, f"{kind.name}: a pod has whole GPUs, got {kind.gpu:g}; a trial may take a part of one"
+                kind.where,
+                f"{kind.name}: a pod needs whole GPUs, got {kind.gpu:g}; only trials can share a GPU",
             )
 
 
@@ -245,20 +248,21 @@ def _job(document: Document) -> Iterator[Finding]:
     if not spec.get("rayClusterSpec") and not spec.get("clusterSelector"):
         yield error(document.where(("spec",)), "a RayJob needs clusterSelector or rayClusterSpec")
     if spec.get("clusterSelector") and spec.get("shutdownAfterJobFinishes"):
-        text = "KubeRay does not end a cluster that a job has only selected; remove shutdownAfterJobFinishes"
+        text = "KubeRay does not shut down a cluster chosen by clusterSelector; remove shutdownAfterJobFinishes"
         yield error(document.where(("spec", "shutdownAfterJobFinishes")), text)
     entry = str(spec.get("entrypoint") or "")
     if "disentune" in entry and "supervisor" not in entry:
-        text = "a crashed driver stays down; write: python -m disentune.cluster.supervisor -- run SWEEP --address auto"
+        how = "python -m disentune.cluster.supervisor -- run SWEEP --address auto"
+        text = f"nothing restarts a crashed driver; write: {how}"
         yield warning(document.where(("spec", "entrypoint")), text)
 
 
 def _written_secrets(document: Document, path: Path_) -> Iterator[Finding]:
-    """`{name: WANDB_API_KEY, value: ...}`, which no pattern over one line sees in every form."""
+    """`{name: WANDB_API_KEY, value: ...}`, which a pattern over single lines can miss."""
     pods = [(*group, "template", "spec", kind) for group in _groups(document, path) for kind in CONTAINERS]
     places = [(*pod, i) for pod in pods for i in range(len(_items(document.value, pod)))]
     for place in (*places, (*path, "autoscalerOptions")):
         for j, one in enumerate(_items(document.value, (*place, "env"))):
             if rules.is_secret_name(str(one.get("name"))) and one.get("value"):
-                text = f"{one['name']} is written out here; take it from a Secret (valueFrom), and make a new one"
+                text = f"{one['name']} is in plain text; read it from a Secret (valueFrom), and replace the exposed key"
                 yield error(document.where((*place, "env", j)), text)

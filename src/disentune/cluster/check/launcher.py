@@ -1,4 +1,4 @@
-"""Files of `ray up`: Ray's own validator, and what it lets pass."""
+"""Files for `ray up`: Ray's own validator, and checks for what it misses."""
 
 import contextlib
 import copy
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from disentune.cluster.check import rules
-from disentune.cluster.check.described import BOTH, Cluster, Machine, Role, Told
+from disentune.cluster.check.described import BOTH, Cluster, Instruction, Machine, Role
 from disentune.cluster.check.reading import Finding, Source, error, warning
 from disentune.driver import ray_internals
 from disentune.errors import did_you_mean, first_line
@@ -31,7 +31,7 @@ _IMAGES = ("image", "head_image", "worker_image")
 _OTHER_WORDS = {
     "integer": "a whole number",
     "number": "a number",
-    "string": "a text",
+    "string": "a string",
     "object": "a mapping",
     "array": "a list",
 }
@@ -41,11 +41,11 @@ _OTHER_WORDS = {
 
 
 def validated(document: Document) -> list[Finding]:
-    """Everything that Ray's schema and its own rules say, not only the first of it."""
+    """All errors of Ray's schema and of its own rules, not only the first one."""
     problems: list[Finding] = []
     try:
         prepared = _quietly(_prepared, document.value)
-    except Exception as reason:  # Ray raises whatever it comes across
+    except Exception as reason:  # Ray raises all kinds of exceptions
         return [error(document.where(("provider",)), f"Ray cannot prepare this file: {first_line(reason)}")]
     for problem in _schema_errors(prepared):
         problems += _worded(document, problem)
@@ -58,7 +58,7 @@ def validated(document: Document) -> list[Finding]:
 
 
 def _about(document: Document, reason: BaseException) -> str:
-    """The line of the key that Ray's complaint names."""
+    """The line of the key that Ray's message names."""
     named = [key for key in document.value if key in str(reason)]
     return document.where((max(named, key=len) if named else "available_node_types",))
 
@@ -86,12 +86,12 @@ def _worded(document: Document, problem: Any) -> Iterator[Finding]:
     if problem.validator == "type":
         text = f"must be {_OTHER_WORDS.get(str(problem.validator_value), problem.validator_value)}"
         if "resources" in path:
-            text = f"resources of a machine are whole numbers, got {problem.instance!r}; a trial may take a part of one"
+            text = f"a machine needs whole numbers of resources, got {problem.instance!r}; only trials can share a GPU"
     yield error(document.where(path), first_line(f"{key}: {text}"))
 
 
 def _quietly(function: Any, *arguments: Any) -> Any:
-    """Ray warns and prints as it validates; what matters comes back as an exception."""
+    """Silences the warnings and prints of Ray's validation; what matters comes as an exception."""
     logging.disable(logging.CRITICAL)
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -107,9 +107,9 @@ def described(source: Source, document: Document) -> Cluster:
     value = document.value
     provider = str(_mapping(value, "provider").get("type"))
     cluster = Cluster(source, provider, f"{document.file}:1", Machine("head", f"{document.file}:1", 0, 0), [])
-    cluster.told = [*_commands(document), *_docker_options(document)]
+    cluster.instructions = [*_commands(document), *_docker_options(document)]
     cluster.images = [
-        Told(str(_mapping(value, "docker")[key]), document.where(("docker", key)), BOTH)
+        Instruction(str(_mapping(value, "docker")[key]), document.where(("docker", key)), BOTH)
         for key in _IMAGES if _mapping(value, "docker").get(key)
     ]  # fmt: skip
     cluster.mounts = {
@@ -132,21 +132,21 @@ def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _commands(document: Document) -> Iterator[Told]:
+def _commands(document: Document) -> Iterator[Instruction]:
     for key, roles, starts in COMMANDS:
         for number, command in enumerate(_items(document.value.get(key))):
-            yield Told(str(command), document.where((key, number)), roles, starts)
+            yield Instruction(str(command), document.where((key, number)), roles, starts)
     for name, kind in _mapping(document.value, "available_node_types").items():
         for key in ("initialization_commands", "worker_setup_commands"):
             for number, command in enumerate(_items(kind.get(key) if isinstance(kind, dict) else None)):
                 where = document.where(("available_node_types", name, key, number))
-                yield Told(str(command), where, frozenset(("worker",)))
+                yield Instruction(str(command), where, frozenset(("worker",)))
 
 
-def _docker_options(document: Document) -> Iterator[Told]:
+def _docker_options(document: Document) -> Iterator[Instruction]:
     for key, roles in _OPTIONS:
         for number, option in enumerate(_items(_mapping(document.value, "docker").get(key))):
-            yield Told(str(option), document.where(("docker", key, number)), roles)
+            yield Instruction(str(option), document.where(("docker", key, number)), roles)
 
 
 def _add_machines(cluster: Cluster, document: Document) -> None:
@@ -173,7 +173,7 @@ def _machine(document: Document, name: str, kind: Any, most: int) -> Machine:
 
 
 def _is_spot(config: dict[str, Any]) -> bool:
-    """In the words of AWS and of Google Cloud; Ray's own example has Google's as a list."""
+    """Whether the settings of AWS or Google Cloud ask for spot; Ray's own example for Google uses a list."""
     scheduling = config.get("scheduling")
     parts = [part for part in (scheduling if isinstance(scheduling, list) else [scheduling]) if isinstance(part, dict)]
     google = any(part.get("preemptible") or part.get("provisioningModel") == "SPOT" for part in parts)
@@ -205,7 +205,7 @@ def _amount(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-# ---- rules of these files alone
+# ---- rules for these files only
 
 
 def own_rules(cluster: Cluster, document: Document) -> Iterator[Finding]:
@@ -224,22 +224,22 @@ def _unknown_provider(cluster: Cluster, document: Document) -> Iterator[Finding]
     if cluster.provider not in KNOWN:
         known = ", ".join(KNOWN)
         yield warning(
-            document.where(("provider", "type")), f"provider {cluster.provider!r}: only {known} are known here"
+            document.where(("provider", "type")), f"provider {cluster.provider!r}: this check knows only {known}"
         )
 
 
 def _defaults(cluster: Cluster, document: Document) -> Iterator[Finding]:
-    """What Ray puts in the place of commands that a file does not give."""
+    """Commands that Ray fills in if a file omits them."""
     if cluster.provider not in ("aws", "gcp"):
         return
     if "setup_commands" not in document.value:
         yield error(
-            cluster.top, "no setup_commands: Ray's own install a nightly build of Ray; copy those of cluster.yaml"
+            cluster.top, "no setup_commands: Ray's defaults install a nightly build of Ray; copy them from cluster.yaml"
         )
     if "head_start_ray_commands" not in document.value:
         yield error(
             cluster.top,
-            "no head_start_ray_commands: Ray's own open the dashboard to the network; copy those of cluster.yaml",
+            "no head_start_ray_commands: Ray's defaults open the dashboard to the network; copy them from cluster.yaml",
         )
 
 
@@ -255,16 +255,16 @@ def _key(document: Document) -> Iterator[Finding]:
     for name in ("ssh_private_key", "ssh_public_key"):
         key = _mapping(document.value, "auth").get(name)
         if isinstance(key, str) and rules.PLACEHOLDER not in key and not Path(key).expanduser().exists():
-            yield error(document.where(("auth", name)), f"{name}: {key} does not exist here")
+            yield error(document.where(("auth", name)), f"{name}: {key} does not exist on this machine")
 
 
 def _starts(cluster: Cluster, document: Document) -> Iterator[Finding]:
-    """Commands that a file gives must start Ray; where it gives none, Ray's own do."""
+    """The file's own start commands must start Ray; if it has none, Ray's defaults do."""
     for role, option in (("head", "--head"), ("worker", "--address")):
         key = f"{role}_start_ray_commands"
         wanted = rf"ray start\b[^;&|]*{option}\b"
         if key in document.value and not cluster.says(wanted, role, starts=True):  # type: ignore[arg-type]
-            yield error(document.where((key,)), f"{key}: no command is `ray start ... {option}`; see cluster.yaml")
+            yield error(document.where((key,)), f"{key}: no command runs `ray start ... {option}`; see cluster.yaml")
 
 
 def _machines(document: Document) -> Iterator[Finding]:
@@ -272,31 +272,29 @@ def _machines(document: Document) -> Iterator[Finding]:
         where = ("available_node_types", name)
         for resource in _mapping(kind, "resources"):
             if resource.upper() in ("CPU", "GPU") and resource != resource.upper():
-                text = (
-                    f"{name}: resource '{resource}' is another than '{resource.upper()}' to Ray; write it in capitals"
-                )
+                text = f"{name}: Ray does not treat resource '{resource}' as '{resource.upper()}'; write it in capitals"
                 yield error(document.where((*where, "resources", resource)), text)
     if _mapping(document.value, "provider").get("type") == "aws":
         yield from _profiles(document)
 
 
 def _profiles(document: Document) -> Iterator[Finding]:
-    """Ray gives one of its own to the head alone."""
+    """Ray creates a profile only for the head."""
     for name, kind in _mapping(document.value, "available_node_types").items():
         config = _mapping(kind, "node_config")
         if name != document.value.get("head_node_type") and config and "IamInstanceProfile" not in config:
             where = document.where(("available_node_types", name))
-            yield warning(where, f"{name}: without an IamInstanceProfile these machines may not use s3://")
+            yield warning(where, f"{name}: without an IamInstanceProfile these machines cannot use s3://")
 
 
 def _addresses(document: Document) -> Iterator[Finding]:
-    """Of the lab's machines, each once."""
+    """Each machine must be listed only once."""
     provider = _mapping(document.value, "provider")
     seen = {provider.get("head_ip"): "the head's"}
     for number, address in enumerate(_items(provider.get("worker_ips"))):
         if address in seen:
             where = document.where(("provider", "worker_ips", number))
-            yield error(where, f"worker_ips: {address} is {seen[address]} address; each machine stands there once")
+            yield error(where, f"worker_ips: {address} is {seen[address]} address; list each machine only once")
         seen[address] = "another worker's"
 
 
@@ -306,9 +304,9 @@ def _autoscaler(cluster: Cluster, document: Document) -> Iterator[Finding]:
     ]
     for match, where in starts:
         if "--autoscaling-config" not in match[0]:
-            yield error(where, "no --autoscaling-config=~/ray_bootstrap_config.yaml: no worker would ever be started")
+            yield error(where, "no --autoscaling-config=~/ray_bootstrap_config.yaml: workers would never start; add it")
     if cluster.provider == "local" and not cluster.says(rules.OLD_AUTOSCALER, "head"):
-        text = "Ray's newer autoscaler leaves a machine out; put RAY_enable_autoscaler_v2=0 before its `ray start`"
+        text = "Ray's newer autoscaler skips one machine; put RAY_enable_autoscaler_v2=0 before `ray start`"
         yield error(cluster.start_of("head"), text)
 
 
@@ -317,14 +315,17 @@ def _idle(cluster: Cluster, document: Document) -> Iterator[Finding]:
         return
     minutes = document.value.get("idle_timeout_minutes")
     if minutes is None:
-        yield warning(cluster.top, "no idle_timeout_minutes: Ray's own 5 minutes hold; say what you want to pay for")
+        yield warning(
+            cluster.top,
+            "no idle_timeout_minutes: Ray keeps idle machines for 5 minutes; set what you want",
+        )
     elif isinstance(minutes, int | float) and minutes > rules.LONGEST_IDLE_MIN:
         where = document.where(("idle_timeout_minutes",))
-        yield warning(where, f"idle machines are paid for {minutes:g} minutes before they end; 10 is usual")
+        yield warning(where, f"you pay for idle machines for {minutes:g} minutes before they are removed; 10 is usual")
 
 
 def next_command(cluster: Cluster) -> str:
     old = "RAY_UP_enable_autoscaler_v2=0 " if cluster.says(rules.OLD_AUTOSCALER, "head") else ""
-    if cluster.provider == "local":  # Ray would wait 15 minutes for a machine that is off, and not look at it again
+    if cluster.provider == "local":  # by default Ray waits 15 minutes for a machine that is off, and does not try again
         return f"{old}AUTOSCALER_NODE_START_WAIT_S=60 ray up -y --no-config-cache {cluster.source.file}"
     return f"{old}ray up -y {cluster.source.file}"

@@ -19,7 +19,7 @@ _SIXTY, _OCTAL = re.compile(r"[-+]?\d+(:\d+)+(\.\d*)?"), re.compile(r"[-+]?0\d+"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to say of a cluster file: an error must be mended first, a warning should be understood."""
+    """One finding about a cluster file: an error must be fixed first, a warning should be considered."""
 
     level: Literal["error", "warning"]
     where: str
@@ -36,7 +36,7 @@ def warning(where: str, text: str) -> Finding:
 
 @dataclass
 class Source:
-    """A file's text and what it says."""
+    """A file's text and its parsed documents."""
 
     file: str
     text: str
@@ -49,7 +49,7 @@ class Source:
             yield f"{self.file}:{number}", re.sub(r"(^|\s)#.*", "", line)
 
     def line_of(self, fragment: str, where: str) -> str:
-        """Where a piece of a block of several lines stands: the first line at or after `where` that has it."""
+        """The line of a fragment in a multi-line block: the first line at or after `where` that contains it."""
         first = int(where.rpartition(":")[2])
         for number, line in enumerate(self.text.splitlines()[first - 1 :], first):
             if fragment in line:
@@ -82,7 +82,7 @@ class _Walk:
         for key, _ in node.value:
             if key.tag != MERGE and str(key.value) in own:
                 self._say(
-                    error, key, f"'{key.value:.60}' stands twice in one mapping; Ray would take the last; keep one"
+                    error, key, f"'{key.value:.60}' occurs twice in one mapping, and Ray would use the last; keep one"
                 )
             own.add(str(key.value))
         if self._keys(node) > MOST_VALUES:
@@ -96,11 +96,11 @@ class _Walk:
         return mapping
 
     def _keys(self, node: Any) -> int:
-        """Of a mapping with all that is merged into it, in which each may be merged again."""
+        """The number of keys of a mapping including everything merged into it, recursively."""
         if not isinstance(node, yaml.MappingNode):
             return 0
         if id(node) not in self.keys:
-            self.keys[id(node)] = 0  # of one that merges itself
+            self.keys[id(node)] = 0  # for a mapping that merges itself
             merged = [value for key, value in node.value if key.tag == MERGE]
             parts = [part for one in merged for part in (one.value if isinstance(one, yaml.SequenceNode) else [one])]
             self.keys[id(node)] = len(node.value) + sum(map(self._keys, parts))
@@ -111,7 +111,7 @@ class _Walk:
         plain = node.style is None and not isinstance(value, str | type(None))
         odd = isinstance(value, bool) and node.value.lower() not in _WORDS
         if plain and (odd or _SIXTY.fullmatch(node.value) or _OCTAL.fullmatch(node.value)):
-            text = f"'{node.value:.60}' is read as {value!r} here (YAML 1.1); write {str(value).lower()}, or put quotes"
+            text = f"'{node.value:.60}' is read as {value!r} here (YAML 1.1); write {str(value).lower()}, or use quotes"
             self._say(warning, node, text)
         return value
 
@@ -124,15 +124,15 @@ def _unreadable(file: str, line: int, text: str) -> ConfigError:
 
 
 def beginning(path: Path) -> bytes:
-    """As much of a file as may be read; of a device or a pipe nothing."""
+    """The first bytes of a file, up to the size limit. Raises OSError for a device or a pipe."""
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise OSError(errno.EINVAL, "it is no file")
+        raise OSError(errno.EINVAL, "it is not a file")
     with open(path, "rb") as file:
         return file.read(LARGEST_FILE + 1)
 
 
 def read(path: Path) -> Source:
-    """Every document of a file. ConfigError when there is none to speak of."""
+    """All documents of a file. Raises ConfigError if there is no mapping in it."""
     try:
         data = beginning(path)
     except FileNotFoundError:
@@ -157,5 +157,5 @@ def read(path: Path) -> Source:
     except (yaml.YAMLError, ValueError, RecursionError) as reason:
         raise _unreadable(str(path), 1, f"is not YAML: {first_line(reason)}") from None
     if not any(isinstance(document.value, dict) for document in source.documents):
-        raise ConfigError(f"{path} is no cluster file: it must be a mapping with `provider:`, or `kind: RayCluster`")
+        raise ConfigError(f"{path} is not a cluster file: it must be a mapping with `provider:`, or `kind: RayCluster`")
     return source

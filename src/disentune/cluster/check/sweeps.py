@@ -32,14 +32,14 @@ def _fits(cluster: Cluster, sweep: SweepFile) -> Iterator[Finding]:
     kinds = [kind for kind in cluster.workers if kind.most] + [cluster.head] * (cluster.head.cpu != 0)
     if not any(_holds(kind, wanted) for kind in kinds):
         machines = "; ".join(kind.line() for kind in kinds) or "none"
-        text = f"resources: a trial takes {wanted.cpu:g} CPU and {wanted.gpu:g} GPU, which no machine has: {machines}"
+        text = f"resources: a trial needs {wanted.cpu:g} CPU and {wanted.gpu:g} GPU, which no machine has: {machines}"
         yield error(sweep.where.get("resources", f"{sweep.file}:1"), text)
 
 
 def _idle_gpus(cluster: Cluster, sweep: SweepFile) -> Iterator[Finding]:
     kinds = [kind for kind in cluster.workers if kind.most]
     if cluster.provider != "local" and kinds and not sweep.settings.resources.gpu and all(kind.gpu for kind in kinds):
-        text = "resources: its trials take no GPU, and every machine's is paid for; --set resources.gpu=0.25 uses them"
+        text = "resources: trials use no GPU, but you pay for one in every machine; use --set resources.gpu=0.25"
         yield warning(sweep.where.get("resources", f"{sweep.file}:1"), text)
 
 
@@ -54,16 +54,16 @@ def _data(cluster: Cluster, sweep: SweepFile) -> Iterator[Finding]:
     prepared = {match[1] for match, _ in cluster.matches(PREPARE, "worker")}
     where = sweep.where.get("trial", f"{sweep.file}:1")
     for name in sorted(needed - prepared):
-        text = f"{name} is prepared by no setup command: each machine's first trial does it, while its GPU waits"
+        text = f"no setup command prepares {name}, so the first trial on each machine does while the GPU is idle"
         yield warning(where, f"{text}; add: disentune data prepare {name}")
     if not cluster.says(r"DISENTUNE_DATA=", "worker") and sweep.settings.data.root is None:
         yield error(
             where,
-            f"{', '.join(sorted(needed))}: no worker has DISENTUNE_DATA, nor does the sweep say data: {{root: ...}}",
+            f"{', '.join(sorted(needed))}: the workers need DISENTUNE_DATA, or the sweep needs data: {{root: ...}}",
         )
 
 
 def _datasets(sweep: SweepFile) -> set[str]:
-    """Those that are made from files; the others are drawn."""
+    """The data sets that are made from files; the others are drawn."""
     configs = (space.trial_config(flat, 0) for arm in sweep.arms for flat in space.corners(sweep, arm))
     return {one.dataset.name for one in configs if one.dataset.plugin.sources(one.dataset.params)}

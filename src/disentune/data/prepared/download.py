@@ -1,8 +1,8 @@
-"""Downloads that survive the network: resumed, retried, from several places, and checked.
+"""Robust downloads: resumed, retried, from several mirrors, and checked.
 
-    <folder>/<name>             whole, and right where its hash is known
-    <folder>/<name>.part        what has come so far
-    <folder>/<name>.part.json   which file those bytes belong to: they are continued with no other
+    <folder>/<name>             the complete file, checked if its hash is known
+    <folder>/<name>.part        what has been downloaded so far
+    <folder>/<name>.part.json   which file these bytes belong to, so that they are continued only with that file
 
 Proxies and certificates are those of the environment (HTTPS_PROXY, NO_PROXY, REQUESTS_CA_BUNDLE).
 """
@@ -29,28 +29,28 @@ from disentune.errors import DataError
 from disentune.plugin import File, Frozen
 
 TIMEOUT_S = 30.0
-"""Without a connection, and without a byte."""
+"""Seconds to wait for a connection, and for the next byte."""
 WAITS_S: tuple[float, ...] = (1, 2, 4, 8, 16)
-"""Before each new attempt; after the last a mirror is given up. One that gets further than all before starts anew."""
+"""Waits before each new attempt; after the last, the mirror is given up. An attempt with progress resets the waits."""
 LONGEST_WAIT_S = 120.0
-"""Of those that a server may ask for."""
+"""Longest wait that a server may request."""
 SAY_EVERY_S = 0.2
 BLOCK = 1 << 16
-"""Bytes written at a time: what a killed process may lose."""
+"""Bytes written at a time, which is what a killed process may lose."""
 TEMPORARY = {408, 425, 429, *range(500, 600)}
-"""Statuses after which the same request may succeed."""
+"""Status codes after which the same request may succeed later."""
 
 
 class Progress(Protocol):
     def __call__(self, what: str, done: int, total: int | None) -> None:
-        """How many bytes or images of `what` are done; total is None while nobody knows."""
+        """Called with how many bytes or images of `what` are done; the total is None if unknown."""
 
 
 Tell = Callable[[int, int | None], None]
 
 
 class Refused(Exception):
-    """A mirror will not give the file."""
+    """A mirror does not provide the file."""
 
 
 class Interrupted(Exception):
@@ -62,8 +62,8 @@ class Interrupted(Exception):
 
 
 def download(file: File, folder: Path, command: str, say: Progress) -> Path:
-    """Gives folder/name, fetched from the first mirror that has it unless it is there; `command` prepares the data
-    set. DataError when no mirror gives the right file, or when it cannot be written."""
+    """Returns folder/name, downloaded from the first mirror that has it unless it exists; `command` is the command that
+    prepares the data set. Raises DataError if no mirror has the right file, or if it cannot be written."""
     _assert_plain(file.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def download(file: File, folder: Path, command: str, say: Progress) -> Path:
             return _there_or_fetched(file, folder, command, say)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise DataError(f"{folder / file.name} cannot be written ({reason}); mend that, then: {command}") from None
+        raise DataError(f"{folder / file.name} cannot be written ({reason}); fix that, then run: {command}") from None
 
 
 def _assert_plain(name: str) -> None:
@@ -81,7 +81,7 @@ def _assert_plain(name: str) -> None:
 
 def _there_or_fetched(file: File, folder: Path, command: str, say: Progress) -> Path:
     whole, part = folder / file.name, Part(folder / f"{file.name}.part")
-    if whole.is_file() and (file.republished or not _wrong_hash(whole, file)):  # nobody knows where it came from
+    if whole.is_file() and (file.republished or not _wrong_hash(whole, file)):  # its origin is unknown
         return whole
     reasons = []
     with requests.Session() as session:
@@ -94,17 +94,17 @@ def _there_or_fetched(file: File, folder: Path, command: str, say: Progress) -> 
             else:
                 part.becomes(whole)
                 return whole
-    advice = f"get {file.name} by hand, then: {command} --from FILE"
-    raise DataError("\n".join([f"{file.name} cannot be downloaded:", *reasons, advice]))
+    advice = f"download {file.name} by hand, then run: {command} --from FILE"
+    raise DataError("\n".join([f"{file.name} could not be downloaded:", *reasons, advice]))
 
 
 def _in_turn(file: File, part: "Part") -> list[str]:
-    """First the mirror that was at it; but where mirrors differ, their order says which one to trust."""
+    """The mirrors, starting with the one of the unfinished download, unless mirrors differ: then in order of trust."""
     return [*file.urls] if file.republished else sorted(file.urls, key=lambda url: part.held(url) == 0)
 
 
 def _wrong_hash(path: Path, file: File) -> str:
-    """What is wrong, or nothing."""
+    """What is wrong with the file; empty if nothing is."""
     if not file.md5:
         return ""
     with path.open("rb") as opened:
@@ -120,16 +120,16 @@ def _without_secrets(url: str) -> str:
     return re.sub(r"//[^/]*@", "//", re.split(r"[?#]", url)[0])
 
 
-# ---- what has come so far
+# ---- the part downloaded so far
 
 
 class Origin(Frozen):
-    """Which file the bytes of a part belong to."""
+    """The file that the bytes of a part belong to."""
 
     url: str
-    """Its hash: an address may hold a password."""
+    """A hash of the address, which may contain a password."""
     validator: str
-    """Changes with the file: a strong ETag or a Last-Modified; empty when the server sends neither."""
+    """A strong ETag or a Last-Modified, which changes with the file; empty if the server sends neither."""
     total: int | None
     """Bytes of the whole file."""
 
@@ -147,7 +147,7 @@ class Part:
         return self.path.with_name(f"{self.path.name}.json")
 
     def origin(self, url: str) -> Origin | None:
-        """None when the bytes came from elsewhere, or when nobody could tell whether the file has changed since."""
+        """None if the bytes came from another address, or if it is unknown whether the file has changed since."""
         try:
             origin = Origin.model_validate_json(self._origin_path.read_bytes())
         except (FileNotFoundError, ValidationError):
@@ -155,11 +155,11 @@ class Part:
         return origin if origin.url == _hashed(url) and origin.validator else None
 
     def held(self, url: str) -> int:
-        """Bytes that a download from there can build on."""
+        """Number of bytes that a download from this address can continue from."""
         return self.size if self.origin(url) else 0
 
     def begin(self, url: str, validator: str, total: int | None) -> None:
-        """Empties the part before it says whose bytes follow, so that it never lies."""
+        """Empties the part before recording where the bytes come from, so that the record is always true."""
         self.path.write_bytes(b"")
         self._origin_path.write_text(Origin(url=_hashed(url), validator=validator, total=total).model_dump_json())
 
@@ -192,7 +192,7 @@ def _hashed(url: str) -> str:
 
 
 def _fetch(session: requests.Session, url: str, file: File, part: Part, tell: Tell) -> None:
-    """Completes the part; Refused when that cannot be done, or twice gave the wrong file."""
+    """Completes the part. Raises Refused if that is impossible, or if the mirror sent the wrong file twice."""
     wrong = ""
     for _ in range(2):
         _complete(session, url, file.name, part, tell)
@@ -218,7 +218,7 @@ def _complete(session: requests.Session, url: str, name: str, part: Part, tell: 
 
 
 def _attempt(session: requests.Session, url: str, name: str, part: Part, tell: Tell) -> None:
-    """One request; the part is whole when it returns."""
+    """Makes one request; the part is complete when it returns."""
     with _response(session, url, part) as response:
         if response.status_code == 416 and part.held(url):
             return _assert_nothing_follows(response, part)
@@ -228,7 +228,7 @@ def _attempt(session: requests.Session, url: str, name: str, part: Part, tell: T
     if total is not None and part.size != total:
         raise Interrupted(f"the connection ended after {part.size} of {total} bytes")
     if part.size == 0:
-        raise Refused("gives an empty file")
+        raise Refused("returns an empty file")
     return None
 
 
@@ -236,9 +236,9 @@ def _response(session: requests.Session, url: str, part: Part) -> requests.Respo
     try:
         return session.get(url, headers=_asked(part, url), stream=True, timeout=TIMEOUT_S)
     except TooManyRedirects:
-        raise Refused("leads in a circle") from None
-    except ValueError:  # also of the libraries below, for what is no address at all
-        raise Refused("is no http or https address, or leads to none") from None
+        raise Refused("redirects in a circle") from None
+    except ValueError:  # also raised by libraries for invalid addresses
+        raise Refused("is not an http or https address, or redirects to one that is not") from None
     except requests.RequestException as error:
         raise Interrupted(_reason(error)) from None
 
@@ -251,16 +251,16 @@ def _blocks(response: requests.Response) -> Iterator[bytes]:
 
 
 def _asked(part: Part, url: str) -> dict[str, str]:
-    """Bytes as they are, never compressed on the way: else offsets would count other bytes than those written."""
+    """Requests uncompressed bytes, because offsets must count the bytes that are written."""
     headers, origin, held = {"Accept-Encoding": "identity"}, part.origin(url), part.held(url)
     return headers | {"Range": f"bytes={held}-", "If-Range": origin.validator} if origin and held else headers
 
 
 def _assert_nothing_follows(response: requests.Response, part: Part) -> None:
-    """The server has no byte after those that are there: so they are all of them, or of another file."""
+    """The server has no more bytes, so the part is complete or belongs to another file."""
     if response.headers.get("Content-Range", "").replace(" ", "") != f"bytes*/{part.size}":
         part.discard()
-        raise Interrupted("the file is shorter than what came of it before")
+        raise Interrupted("the file is shorter than the part that was already downloaded")
 
 
 def _assert_file(response: requests.Response, name: str) -> None:
@@ -269,13 +269,13 @@ def _assert_file(response: requests.Response, name: str) -> None:
         reason = f"answers {status} {phrases.get(status, '')}".strip()
         raise Interrupted(reason, _retry_after_s(headers)) if status in TEMPORARY else Refused(reason)
     if headers.get("Content-Type", "").lower().startswith(("text/html", "application/xhtml")):
-        raise Refused("gives a web page instead of the file")
+        raise Refused("returns a web page instead of the file")
     if headers.get("Content-Encoding", "identity") != "identity" and not name.endswith("gz"):
-        raise Refused("compresses the file, though asked not to")  # a .gz often carries that header as it is
+        raise Refused("compresses the file although asked not to")  # a .gz file is often sent with that header
 
 
 def _begun(response: requests.Response, url: str, part: Part) -> int | None:
-    """Starts from zero; gives the bytes of the whole file."""
+    """Starts from zero; returns the size of the whole file."""
     length = response.headers.get("Content-Length", "")
     total = int(length) if length.isdecimal() else None
     _assert_room(part, total)
@@ -284,7 +284,7 @@ def _begun(response: requests.Response, url: str, part: Part) -> int | None:
 
 
 def _continued(response: requests.Response, url: str, part: Part) -> int | None:
-    """Refuses bytes of another place, or of a file that has changed: some servers send those, whatever was asked."""
+    """Refuses bytes of another range or of a changed file, which some servers send regardless of the request."""
     origin, validator = part.origin(url), _validator(response.headers)
     span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
     if origin and span and int(span[1]) == part.size and validator in ("", origin.validator):
@@ -293,7 +293,7 @@ def _continued(response: requests.Response, url: str, part: Part) -> int | None:
             _assert_room(part, total)
             return total
     part.discard()
-    raise Interrupted("answers with other bytes than those asked for")
+    raise Interrupted("returned other bytes than requested")
 
 
 def _assert_room(part: Part, total: int | None) -> None:
@@ -301,18 +301,18 @@ def _assert_room(part: Part, total: int | None) -> None:
     if missing > free:
         raise DataError(
             f"{part.path.with_suffix('')} needs {missing / 1e6:,.1f} MB more, but only {free / 1e6:,.1f} MB are free "
-            "on that disk; make room, or choose another data root"
+            "on that disk; free some space, or choose another data root"
         )
 
 
 def _validator(headers: Mapping[str, str]) -> str:
-    """A weak ETag does not tell two files apart byte by byte."""
+    """Ignores weak ETags, which do not guarantee equal bytes."""
     etag = headers.get("ETag", "")
     return etag if etag.startswith('"') else headers.get("Last-Modified", "")
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float:
-    """Given as seconds or as a date; 0 when the server does not say."""
+    """The wait that the server requests, given in seconds or as a date; 0 if it requests none."""
     value = headers.get("Retry-After", "")
     try:
         return float(value) if value.isdecimal() else parsedate_to_datetime(value).timestamp() - time()
@@ -321,11 +321,11 @@ def _retry_after_s(headers: Mapping[str, str]) -> float:
 
 
 def _reason(error: BaseException) -> str:
-    """Short, and without the address: libraries quote it whole."""
+    """A short reason without the address, which libraries quote in full."""
     if isinstance(error, requests.Timeout | ReadTimeoutError):
-        return f"silent for {TIMEOUT_S:g} s"
+        return f"no data for {TIMEOUT_S:g} s"
     if isinstance(error, ProxyError):
-        return "the proxy does not answer, or refuses"
+        return "the proxy does not answer, or refuses the request"
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.strerror:

@@ -1,4 +1,4 @@
-"""Arrays in NPZ and HDF5 files, read piece by piece; nothing is ever unpickled."""
+"""Reads arrays from NPZ and HDF5 files in chunks; never unpickles anything."""
 
 import lzma
 import math
@@ -15,26 +15,26 @@ import numpy as np
 from disentune.errors import DataError
 
 PIECE = 1 << 20
-"""Bytes that are decompressed at a time."""
+"""Bytes decompressed at a time."""
 LARGEST = 1 << 30
-"""Bytes of a block of HDF5 chunks; where theirs is larger, they are decompressed more than once."""
+"""Bytes of a block of HDF5 chunks; larger chunks are decompressed more than once."""
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, UnicodeDecodeError,
     EOFError, NotImplementedError, RuntimeError, OSError,
 )  # fmt: skip
-"""What zipfile raises for files that are cut off, changed or packed in ways that it does not know."""
+"""What zipfile raises for files that are truncated, damaged or compressed in an unknown way."""
 
 
 def rows_of(shape: Sequence[int], size_mb: int = 16) -> int:
-    """How many rows of a uint8 array of this shape make so many megabytes; at least 1."""
+    """How many rows of a uint8 array of this shape fit in this many megabytes; at least 1."""
     return max(1, size_mb * 10**6 // max(1, math.prod(shape[1:])))
 
 
-# ---- either, told apart by content
+# ---- either format, detected by content
 
 
 def is_npz(path: Path) -> bool:
-    """False for HDF5; DataError for anything else."""
+    """True for NPZ, False for HDF5; raises DataError for anything else."""
     try:
         with path.open("rb") as file:
             start = file.read(16)
@@ -77,7 +77,7 @@ def npz_shape(path: Path, key: str) -> tuple[int, ...]:
 def npz_chunks(path: Path, key: str, rows: int, axes: int | None = None) -> Iterator[np.ndarray]:
     """An array (n, ...) along its first axis, up to `rows` at a time.
 
-    With `axes`, a row is what the last so many axes span, and all axes before them count as one.
+    With `axes`, a row spans the last `axes` axes, and all axes before them are merged into one.
     """
     with _zip(path) as file, _member(file, path, key) as stream:
         shape, dtype = _header(stream, path, key)
@@ -94,7 +94,7 @@ def npz_chunks(path: Path, key: str, rows: int, axes: int | None = None) -> Iter
 
 @contextmanager
 def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """DataError for whatever is wrong with the file while it is open."""
+    """Raises DataError for anything wrong with the file while it is open."""
     try:
         with zipfile.ZipFile(path) as file:
             yield file
@@ -102,8 +102,8 @@ def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
         raise DataError(f"{path}: does not exist") from None
     except DataError:
         raise
-    except Exception as error:  # damage of all kinds, by which zipfile raises errors of all kinds
-        raise DataError(f"{path}: must be a whole NPZ file, but is another, cut off or damaged ({error})") from None
+    except Exception as error:  # zipfile raises many kinds of errors for damaged files
+        raise DataError(f"{path}: is not an NPZ file, or is truncated or damaged ({error})") from None
 
 
 def _member(file: zipfile.ZipFile, path: Path, key: str) -> IO[bytes]:
@@ -114,15 +114,15 @@ def _member(file: zipfile.ZipFile, path: Path, key: str) -> IO[bytes]:
 
 
 def _header(stream: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and type; afterwards the stream stands at the first byte of the array."""
+    """Shape and type; afterwards the stream is at the first byte of the array."""
     try:
         version = np.lib.format.read_magic(stream)
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, fortran, dtype = read(stream)
     except DAMAGE:
         raise
-    except Exception as error:  # NumPy parses a header as Python, which raises errors of all kinds
-        raise DataError(f"{path}: '{key}' is no plain array ({error})") from None
+    except Exception as error:  # NumPy parses the header as Python, which can raise any error
+        raise DataError(f"{path}: '{key}' is not a plain array ({error})") from None
     if not all(type(size) is int and size >= 0 for size in shape):  # a bool is an int to NumPy
         raise DataError(f"{path}: '{key}' must have whole numbers as its shape, but has {shape}")
     if fortran:
@@ -131,7 +131,7 @@ def _header(stream: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], n
 
 
 def _fill(chunk: np.ndarray, stream: IO[bytes]) -> None:
-    """From the stream, in pieces, so that only the chunk takes memory."""
+    """Reads a chunk from the stream in pieces, so that only the chunk needs memory."""
     view, done = chunk.reshape(-1).view(np.uint8), 0
     while done < view.size:
         piece = stream.read(min(PIECE, view.size - done))
@@ -166,12 +166,12 @@ def h5_chunks(path: Path, key: str, rows: int) -> Iterator[np.ndarray]:
 
 
 def _pieces(block: np.ndarray, rows: int) -> Iterator[np.ndarray]:
-    """In memory of their own and from a function of its own: the block is freed before the next one is read."""
+    """Copies the rows; a separate function, so that the block is freed before the next one is read."""
     yield from (block[start : start + rows].copy() for start in range(0, len(block), rows))
 
 
 def _block(dataset: h5py.Dataset, start: int, stop: int) -> np.ndarray:
-    """Some rows. Small chunks are read in stripes along the second axis, which takes HDF5 a quarter of the time."""
+    """Reads some rows. Small chunks are read in stripes along the second axis, which takes a quarter of the time."""
     if dataset.chunks is None or dataset.ndim == 1:
         found: np.ndarray = dataset[start:stop]
         return found
@@ -182,7 +182,7 @@ def _block(dataset: h5py.Dataset, start: int, stop: int) -> np.ndarray:
 
 
 def _whole_chunks(dataset: h5py.Dataset, rows: int) -> int:
-    """At least `rows`, rounded up to where the file's own chunks end."""
+    """At least `rows`, rounded up to the end of the file's own chunks."""
     if dataset.chunks is None:
         return rows
     row_bytes = max(1, math.prod(dataset.shape[1:]) * dataset.dtype.itemsize)
@@ -193,7 +193,7 @@ def _whole_chunks(dataset: h5py.Dataset, rows: int) -> int:
 
 @contextmanager
 def _h5(path: Path) -> Iterator[h5py.File]:
-    """DataError for whatever is wrong with the file while it is open."""
+    """Raises DataError for anything wrong with the file while it is open."""
     try:
         with h5py.File(path, "r") as file:
             yield file
@@ -201,8 +201,8 @@ def _h5(path: Path) -> Iterator[h5py.File]:
         raise DataError(f"{path}: does not exist") from None
     except DataError:
         raise
-    except Exception as error:  # damage of all kinds, by which h5py raises errors of all kinds
-        raise DataError(f"{path}: must be a whole HDF5 file, but is another, cut off or damaged ({error})") from None
+    except Exception as error:  # h5py raises many kinds of errors for damaged files
+        raise DataError(f"{path}: is not an HDF5 file, or is truncated or damaged ({error})") from None
 
 
 def _dataset(file: h5py.File, path: Path, key: str) -> h5py.Dataset:
@@ -211,13 +211,13 @@ def _dataset(file: h5py.File, path: Path, key: str) -> h5py.Dataset:
     if not isinstance(found, h5py.Dataset):
         raise _lacking(path, key, _datasets(file))
     if found.is_virtual or found.external:
-        raise DataError(f"{path}: '{key}' must be in the file itself, but is made of others")
+        raise DataError(f"{path}: '{key}' must be in the file itself, but is assembled from other files")
     _plain(found.shape, found.dtype, path, key)
     return found
 
 
 def _assert_no_link(file: h5py.File, path: Path, key: str) -> None:
-    """Before anything is opened: a link may lead to any other file, if only by way of further links."""
+    """Checks before anything is opened: a link may lead to any other file, possibly through further links."""
     parts = [part for part in key.split("/") if part not in ("", ".")]
     for name in ("/".join(parts[:end]) for end in range(1, len(parts) + 1)):
         link = file.get(name, getlink=True)
@@ -226,15 +226,15 @@ def _assert_no_link(file: h5py.File, path: Path, key: str) -> None:
 
 
 def _assert_written(dataset: h5py.Dataset, path: Path, key: str) -> None:
-    """Else HDF5 gives zeros: black images of a writer that was killed."""
+    """Checks that all chunks were written; otherwise HDF5 returns zeros, the black images of a killed writer."""
     if dataset.chunks is None:
         if dataset.size and not dataset.id.get_storage_size():
-            raise DataError(f"{path}: '{key}' must be written whole, but nothing of it is")
+            raise DataError(f"{path}: '{key}' must be complete, but none of it was written")
         return
     whole = math.prod(-(-size // chunk) for size, chunk in zip(dataset.shape, dataset.chunks, strict=True))
     there = dataset.id.get_num_chunks()
     if there < whole:
-        raise DataError(f"{path}: '{key}' must be written whole, but has {there} of its {whole} chunks")
+        raise DataError(f"{path}: '{key}' must be complete, but only {there} of its {whole} chunks were written")
 
 
 def _datasets(file: h5py.File) -> list[str]:
@@ -243,7 +243,7 @@ def _datasets(file: h5py.File) -> list[str]:
     return sorted(names)
 
 
-# ---- what both must have
+# ---- checks for both formats
 
 
 def _lacking(path: Path, key: str, keys: Sequence[str]) -> DataError:
@@ -251,7 +251,7 @@ def _lacking(path: Path, key: str, keys: Sequence[str]) -> DataError:
 
 
 def _plain(shape: tuple[int, ...] | None, dtype: np.dtype, path: Path, key: str) -> tuple[tuple[int, ...], np.dtype]:
-    """Python objects would need pickle, which runs whatever code the file's author wrote."""
+    """Refuses Python objects: they would need pickle, which runs code of the file's author."""
     if dtype.hasobject or dtype.kind not in "biuf":
         raise DataError(f"{path}: '{key}' must hold plain numbers, but holds {dtype}; objects are never unpickled")
     if not shape:
@@ -263,9 +263,9 @@ def _plain(shape: tuple[int, ...] | None, dtype: np.dtype, path: Path, key: str)
 
 
 def as_pixels(array: np.ndarray, where: object, start: int = 0) -> np.ndarray:
-    """Images (m, ...) as uint8: bytes stay, bools become 0 and 255, fractions from 0 to 1 are 255 times as much.
+    """Images (m, ...) as uint8: bytes stay, booleans become 0 and 255, fractions from 0 to 1 are multiplied by 255.
 
-    `start` is the place in the file of the first image, for the message that says which one is wrong.
+    `start` is the position of the first image in the file, for the error message.
     """
     if array.dtype == np.uint8:
         return array
@@ -283,7 +283,7 @@ def as_pixels(array: np.ndarray, where: object, start: int = 0) -> np.ndarray:
 
 
 def assert_images(path: Path, key: str, expected: Sequence[tuple[int, ...]]) -> None:
-    """DataError unless an array has one of the expected shapes; before anything of it is decompressed."""
+    """Raises DataError unless an array has one of the expected shapes, before any of it is decompressed."""
     shape = array_shape(path, key)
     if shape not in expected:
         raise DataError(f"{path}: '{key}' must be {' or '.join(map(str, expected))}, but is {shape}")
@@ -296,7 +296,7 @@ def channels_first(images: np.ndarray) -> np.ndarray:
 
 
 def assert_labels(path: Path, key: str, sizes: Sequence[int]) -> None:
-    """DataError unless an array has labels (n, k) that span the grid; their shape is compared before they are read."""
+    """Raises DataError unless an array has labels (n, k) that span the grid; their shape is checked before reading."""
     shape, expected = array_shape(path, key), (math.prod(sizes), len(sizes))
     if shape != expected:
         raise DataError(f"{path}: '{key}' must be {expected} for factors of sizes {tuple(sizes)}, but is {shape}")
@@ -305,9 +305,9 @@ def assert_labels(path: Path, key: str, sizes: Sequence[int]) -> None:
 
 
 def labels_span(labels: np.ndarray, sizes: Sequence[int], where: object) -> None:
-    """DataError unless labels (n, k) are the full grid, row-major, the last factor fastest.
+    """Raises DataError unless labels (n, k) are the full grid in row-major order, where the last factor varies fastest.
 
-    They may be any numbers, as long as they grow along each factor.
+    They may be any numbers that grow along each factor.
     """
     sizes = tuple(sizes)
     for factor, (size, column) in enumerate(zip(sizes, labels.T, strict=True)):
@@ -323,5 +323,5 @@ def labels_span(labels: np.ndarray, sizes: Sequence[int], where: object) -> None
 
 def _out_of_order(where: object, sizes: tuple[int, ...], came: str) -> DataError:
     return DataError(
-        f"{where}: labels must be the full grid of sizes {sizes} in order, the last factor fastest, but {came}"
+        f"{where}: labels must be the full grid of sizes {sizes} in order (last factor fastest), but {came}"
     )

@@ -7,11 +7,12 @@ import numpy as np
 from disentune.plugin import Statistics
 
 CACHED = 16
-"""Images measured at a time, so that their numbers stay in the processor's cache."""
+"""Images measured at a time, so that they fit in the processor's cache."""
 
 
 class Measuring:
-    """Per channel, the mean over images of mean and unbiased standard deviation; sums of integers, so exact."""
+    """Per channel, the mean over images of mean and unbiased standard deviation; exact, because sums are of
+    integers."""
 
     def __init__(self) -> None:
         self.means: list[np.ndarray] = []
@@ -28,7 +29,7 @@ class Measuring:
             self.deviations.append(np.sqrt(variances) / 255)
 
     def statistics(self) -> Statistics:
-        """A channel that never changes has standard deviation 1, so that standardising leaves it finite."""
+        """A constant channel gets standard deviation 1, so that standardising it gives finite values."""
         means, deviations = (np.concatenate(parts).T for parts in (self.means, self.deviations))
         return Statistics(
             tuple(math.fsum(channel) / len(channel) for channel in means),

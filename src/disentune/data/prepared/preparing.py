@@ -1,4 +1,4 @@
-"""Making a prepared array from its files: under a lock, written aside, hashed and measured on the way."""
+"""Makes a prepared array from its files: under a lock, in a temporary folder, hashing and measuring it on the way."""
 
 import hashlib
 import json
@@ -28,6 +28,8 @@ from disentune.data.prepared.store import (
     command_of,
     folder_of,
     locked,
+    own_file,
+    places_of,
     quiet,
     root,
     stamp_of,
@@ -40,8 +42,8 @@ from disentune.plugin import File, Source
 def prepare(
     source: Source, given: Path | None = None, again: bool = False, accept: bool = False, say: Progress = quiet
 ) -> About:
-    """Makes the array from files that the user has (`given`: a file or a folder), that lie in the root, or that are
-    downloaded. What is there stays as it is, unless `again`; `accept` takes contents that are not the published."""
+    """Makes the array from the user's files (`given`: a file or a folder), from files in the root, or from downloads.
+    An existing array is kept unless `again`; `accept` accepts contents that differ from the published ones."""
     with locked(source):
         if not again and (about := about_of(source)) is not None:
             return about
@@ -56,13 +58,13 @@ def prepare(
             if about.published is False and not accept:
                 raise _not_published(source, about, given)
             _put_in_place(source, aside)
-        _remove(fetched)  # the array has all that was in them
+        _remove(fetched)  # the array has all their content
         return about
 
 
 @contextmanager
 def _aside(source: Source) -> Iterator[Path]:
-    """A folder for what is being made; gone afterwards, whatever happens."""
+    """A temporary folder for the new array, which is always removed afterwards."""
     with _writing(source):
         aside = Path(tempfile.mkdtemp(prefix=f".{source.key}.", dir=root()))
     try:
@@ -75,13 +77,13 @@ def _put_in_place(source: Source, aside: Path) -> None:
     folder = folder_of(source)
     with _writing(source):
         if folder.exists():
-            folder.rename(aside / "replaced")  # its readers keep what they have mapped
+            folder.rename(aside / "replaced")  # current readers keep their mapping
         (aside / "made").rename(folder)
         _sync(root())
 
 
 def _assert_ours(source: Source) -> None:
-    """What takes a folder's place removes it, so a file that someone else has put there must go first."""
+    """Raises DataError if the folder, which will be replaced, has files that are not ours."""
     folder = folder_of(source)
     names = (IMAGES, ABOUT, CHECKED)
     with _writing(source):
@@ -89,13 +91,13 @@ def _assert_ours(source: Source) -> None:
     others = [name for name in found if not name.removeprefix(".").startswith(names)]
     if others:
         raise DataError(
-            f"{folder} is for the prepared array alone and would be replaced, but holds {', '.join(others)}; move that "
-            f"elsewhere, then: {command_of(source)} --again --from FILE"
+            f"{folder} would be replaced by the prepared array, but contains {', '.join(others)}; move that "
+            f"elsewhere, then run: {command_of(source)} --again --from FILE"
         )
 
 
 def _clear_leftovers(source: Source) -> None:
-    """Of someone who was killed while holding the lock."""
+    """Removes temporary folders of processes that were killed while holding the lock."""
     for path in root().glob(f".{source.key}.*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -103,18 +105,19 @@ def _clear_leftovers(source: Source) -> None:
 
 @contextmanager
 def _writing(source: Source) -> Iterator[None]:
-    """A full disk, a quota, a folder of another user: nothing that a traceback explains."""
+    """Turns errors of a full disk, a quota or missing permissions into a DataError that says what to do."""
     try:
         yield
     except OSError as error:
         raise DataError(
-            f"'{source.key}' cannot be written in {root()} ({error.strerror}); make room or mend the permissions "
-            f"there, or choose another root with {VARIABLE}; then: {command_of(source)}"
+            f"'{source.key}' cannot be written in {root()} ({error.strerror}); free some space or fix the "
+            f"permissions there, or choose another root with {VARIABLE}; then run: {command_of(source)}"
         ) from None
 
 
 def _sync(folder: Path) -> None:
-    """Names in a folder survive a loss of power from here on; some network file systems refuse, and need no asking."""
+    """Syncs a folder, so that its names survive a loss of power; some network file systems refuse, and do not need
+    it."""
     descriptor = os.open(folder, os.O_RDONLY)
     with suppress(OSError):
         os.fsync(descriptor)
@@ -127,25 +130,36 @@ def _sync(folder: Path) -> None:
 def _located(file: File, source: Source, given: Path | None, say: Progress) -> Path:
     if given is not None:
         return _given(file, source, given)
+    if not file.urls:
+        return _own(file)
     places = [root() / name for name in (file.name, *file.also)]
     there = next((path for path in places if path.is_file()), None)
     if there is not None:
         return there
-    if not file.urls:
-        raise _no_file(places[0])
     return download(file, downloads(), command_of(source), say)
 
 
-def _no_file(path: Path) -> DataError:
-    what = "is a folder, but must be a file" if path.is_dir() else "does not exist"
-    return DataError(f"{path} {what}; put the file there, or correct its path")
+def _own(file: File) -> Path:
+    found = own_file(file)
+    if found is None:
+        raise _no_file(places_of(file), "file or folder" if file.folder else "file")
+    return found
+
+
+def _no_file(places: list[Path], what: str) -> DataError:
+    folder = next((path for path in places if path.is_dir()), None)
+    if folder is not None:
+        return DataError(f"{folder} is a folder, but must be a file; correct the path")
+    texts = [f"{path} does not exist" for path in places]
+    where = "there" if len(places) == 1 else "in one of these places"
+    return DataError(f"{', and '.join(texts)}; put the {what} {where}, or correct the path")
 
 
 def assert_obtainable(source: Source) -> None:
-    """DataError when a user's own file is not there; what is public may be downloaded."""
+    """Raises DataError if a user's own file is missing; public files can be downloaded."""
     for file in source.files:
-        if not file.urls and not (root() / file.name).is_file():
-            raise _no_file(root() / file.name)
+        if not file.urls:
+            _own(file)
 
 
 def downloads() -> Path:
@@ -157,8 +171,11 @@ def _given(file: File, source: Source, given: Path) -> Path:
         return given
     names = ", ".join(known.name for known in source.files)
     if given.is_file():
-        raise DataError(f"--from {given}: must be the folder that holds {names}")
-    there = next((given / name for name in (file.name, *file.also) if (given / name).is_file()), None)
+        raise DataError(f"--from {given}: must be the folder that contains {names}")
+    inside = [given / name for name in (file.name, *file.also)]
+    there = next((path for path in inside if path.is_file() or (file.folder and path.is_dir())), None)
+    if there is None and file.folder and given.is_dir():
+        return given
     if there is None:
         what = "does not exist" if not given.exists() else f"{file.name} is not in that folder"
         raise DataError(f"--from {given}: {what}; '{source.name}' is made from {names}")
@@ -171,12 +188,12 @@ def _remove(fetched: list[Path]) -> None:
 
 
 class WrongFiles(DataError):
-    """Files that cannot be this data set's."""
+    """The files do not belong to this data set."""
 
 
 @contextmanager
 def _removed_if_wrong(fetched: list[Path]) -> Iterator[None]:
-    """Else the next attempt would take them for what they are not."""
+    """Removes downloads that turn out to be wrong, so that the next attempt does not reuse them."""
     try:
         yield
     except WrongFiles:
@@ -188,12 +205,13 @@ def _removed_if_wrong(fetched: list[Path]) -> Iterator[None]:
 
 
 def _written(source: Source, paths: list[Path], folder: Path, say: Progress) -> About:
-    """Chunk by chunk; hash and statistics are taken on the way."""
+    """Writes the array in chunks, and computes its hash and statistics on the way."""
     about = About(
         format=FORMAT, name=source.name, variant=source.variant, options=source.options,
         count=source.count, shape=source.shape, binary=source.binary,
         sha256="", mean=(), std=(),
         files=tuple(Made.of(path, own=not file.urls) for file, path in zip(source.files, paths, strict=True)),
+        provenance=dict(source.provenance()),
     )  # fmt: skip
     _assert_room(source, about)
     digest, moments, done = hashlib.sha256(), Measuring(), 0
@@ -221,7 +239,7 @@ def _written(source: Source, paths: list[Path], folder: Path, say: Progress) -> 
 
 @contextmanager
 def _created(path: Path) -> Iterator[BinaryIO]:
-    """A file in a new folder; on the disk, not only on its way there, when it is closed."""
+    """A file in a new folder, synced to disk when it is closed."""
     path.parent.mkdir()
     with path.open("wb") as file:
         yield file
@@ -269,15 +287,15 @@ def _wrong(source: Source, paths: list[Path], text: str) -> WrongFiles:
 
 def _right_file(source: Source) -> str:
     if not any(file.urls for file in source.files):
-        return f"mend the file or these parameters, then: {command_of(source)}"
-    return f"with the right file: {command_of(source)} --from {'FILE' if len(source.files) == 1 else 'FOLDER'}"
+        return f"fix the file or these parameters, then run: {command_of(source)}"
+    return f"get the right file, then run: {command_of(source)} --from {'FILE' if len(source.files) == 1 else 'FOLDER'}"
 
 
 # ---- measuring it
 
 
 def _is_published(source: Source, mean: tuple[float, ...], std: tuple[float, ...]) -> bool | None:
-    """The published statistics tell the right contents from any other, whatever file they came in."""
+    """Checks the contents by the published statistics, whatever file they came in."""
     if source.published is None:
         return None
     return np.allclose([mean, std], source.published, rtol=0, atol=source.tolerance)
@@ -287,9 +305,9 @@ def _not_published(source: Source, about: About, given: Path | None) -> DataErro
     taken = f" --from {shlex.quote(str(given))}" if given else ""
     assert source.published is not None
     return DataError(
-        f"{', '.join(file.name for file in about.files)}: is not the published data set: mean and std of its channels "
+        f"{', '.join(file.name for file in about.files)}: is not the published data set: mean and std of the channels "
         f"must be {_short(source.published.mean)} and {_short(source.published.std)}, but are {_short(about.mean)} "
-        f"and {_short(about.std)}. Get the public file, or keep this one as it is with: "
+        f"and {_short(about.std)}. Get the public file, or accept this one with: "
         f"{command_of(source)}{taken} --accept"
     )
 

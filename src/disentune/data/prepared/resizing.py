@@ -1,4 +1,4 @@
-"""Photographs made smaller, one by one with Pillow, as the published experiments made theirs."""
+"""Shrinks photographs one by one with Pillow, as in the published experiments."""
 
 from typing import Literal
 
@@ -8,22 +8,23 @@ from PIL import Image
 from disentune.data.prepared.formats import channels_first
 
 Filter = Literal["bilinear", "lanczos"]
-"""Bilinear as disent and its published constants, Lanczos as disentanglement_lib; both average what they shrink."""
+"""Bilinear as in disent and its published constants, Lanczos as in disentanglement_lib; both average when shrinking."""
 
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "lanczos": Image.Resampling.LANCZOS}
 
 
-def resized(images: np.ndarray, size: int, filter_: Filter) -> np.ndarray:
-    """uint8 (m, h, w) or (m, h, w, c) -> (m, c, size, size), contiguous; images of that size stay as they are.
+def resized(images: np.ndarray, size: int | tuple[int, int], filter_: Filter) -> np.ndarray:
+    """uint8 (m, h, w) or (m, h, w, c) -> (m, c, height, width), contiguous; images of that size are unchanged.
 
-    Lanczos overshoots at edges; Pillow clips that to 0 to 255, so [0, 1] always holds.
+    Lanczos overshoots at edges; Pillow clips to 0 to 255, so pixels always stay in [0, 1].
     """
-    if images.shape[1:3] != (size, size):
-        small = (Image.fromarray(image).resize((size, size), _FILTERS[filter_]) for image in images)
+    height, width = (size, size) if isinstance(size, int) else size
+    if images.shape[1:3] != (height, width):
+        small = (Image.fromarray(image).resize((width, height), _FILTERS[filter_]) for image in images)
         images = np.stack([np.asarray(image) for image in small])
     return channels_first(images)
 
 
 def made(size: int, original: int, filter_: Filter) -> str:
-    """Tells apart the arrays that one set of photographs is made into; no filter touches the original size."""
+    """Distinguishes the arrays made from one set of photographs; the filter does not matter at the original size."""
     return str(size) if size == original else f"{size}_{filter_}"

@@ -1,14 +1,14 @@
-"""Prepared data: one array a source, made once a node, mapped into memory by every trial that reads it.
+"""Prepared data: one array per source, created once per node, and memory-mapped by every trial that reads it.
 
-    <root>/<source>/images.npy     one row an image: bytes, or bits where pixels are black or white
-    <root>/<source>/about.json     what it holds, its hash and its statistics
-    <root>/<source>/checked.json   what the array's file looked like when its hash was last found right
+<root>/<source>/images.npy     one row per image: bytes, or bits if pixels are black or white <root>/<source>/about.json
+what it holds, its hash and its statistics <root>/<source>/checked.json   what the array's file looked like when its
+hash was last found right
 
-A folder is written aside and renamed, so it is whole or not there. Whoever finds the array's file changed since it was
-last checked reads it all once; everybody else trusts it and starts at once.
+A folder is written under a temporary name and renamed, so it is complete or missing. A process that finds the array's
+file changed since it was last checked reads all of it once; every other process trusts the file and starts immediately.
 
-A folder that is made again takes the old one's place, and processes of the same node keep what they have mapped of the
-old one. Over NFS only the node that makes it again is so kind: on the others let nobody read meanwhile.
+A folder that is prepared again replaces the old one, and processes of the same node keep what they have mapped. Over
+NFS that holds only on the node that prepares it: on the other nodes, nothing should read the data meanwhile.
 """
 
 import hashlib
@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from filelock import FileLock
@@ -30,7 +31,7 @@ from disentune.data.prepared.download import Progress
 from disentune.data.prepared.measuring import Measuring
 from disentune.errors import DataError
 from disentune.files.writing import write_atomically
-from disentune.plugin import Frozen, Shape, Source
+from disentune.plugin import File, Frozen, Shape, Source, added
 
 VARIABLE = "DISENTUNE_DATA"
 IMAGES, ABOUT, CHECKED = "images.npy", "about.json", "checked.json"
@@ -40,10 +41,10 @@ BLOCK = 1 << 24
 
 
 def quiet(what: str, done: int, total: int | None) -> None:
-    """Progress that nobody watches."""
+    """Ignores progress."""
 
 
-# ---- places
+# ---- paths
 
 
 def is_root_set() -> bool:
@@ -51,32 +52,32 @@ def is_root_set() -> bool:
 
 
 def root() -> Path:
-    """Where prepared data lives; never guessed."""
+    """The folder of prepared data, which is never guessed."""
     value = os.environ.get(VARIABLE, "")
     if not value:
         raise DataError(
-            f"no data root is set: say where prepared data sets live with `export {VARIABLE}=/some/folder`, "
+            f"no data root is set: choose a folder for prepared data sets with `export {VARIABLE}=/some/folder`, "
             "with `data: {root: /some/folder}` in the sweep, or with --root"
         )
     path = Path(os.path.expanduser(value))
     if not path.is_absolute():
-        raise DataError(f"{VARIABLE} must be a path from / or ~, the same from every folder, but is '{value}'")
+        raise DataError(f"{VARIABLE} must be an absolute path or start with ~, but is '{value}'")
     return path
 
 
 _used: list[str] = []
-"""The root that was given to this process instead of found in its environment, if any."""
+"""The root that was given to this process instead of its environment, if any."""
 
 
 def use_root(path: str | Path | None, override: bool = False) -> None:
-    """For this process and those that it starts; the environment's own choice stays unless it is overridden."""
+    """Sets the root for this process and its children; the environment's own choice wins unless it is overridden."""
     if path is not None and (override or not os.environ.get(VARIABLE)):
         os.environ[VARIABLE] = str(Path(os.path.expanduser(path)).absolute())
         _used[:] = [os.environ[VARIABLE]]
 
 
 def command_of(source: Source) -> str:
-    """What a user can paste to prepare it here."""
+    """The command that prepares the source here."""
     given = os.environ.get(VARIABLE) in _used
     return f"{source.command} --root {shlex.quote(str(root()))}" if given else source.command
 
@@ -85,22 +86,32 @@ def folder_of(source: Source) -> Path:
     return root() / source.key
 
 
+def places_of(file: File) -> list[Path]:
+    """Possible paths of a user's own file: absolute, or in the data root, or in the working folder."""
+    return list(dict.fromkeys(place / name for name in (file.name, *file.also) for place in (root(), Path.cwd())))
+
+
+def own_file(file: File) -> Path | None:
+    """A user's own file, at the first of its possible paths that exists."""
+    return next((path for path in places_of(file) if path.is_file() or (file.folder and path.is_dir())), None)
+
+
 def images_path(source: Source) -> Path:
     return folder_of(source) / IMAGES
 
 
 @contextmanager
 def locked(source: Source) -> Iterator[None]:
-    """One process of a node, or of all nodes that share the root, at a time."""
+    """A lock for one process at a time, on this node or on all nodes that share the root."""
     place = root()
-    lock = FileLock(place / f".{source.name}.lock", mode=0o666)  # whoever may write the root may lock it
+    lock = FileLock(place / f".{source.name}.lock", mode=0o666)  # everyone who can write to the root can lock it
     try:
         place.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except OSError as error:
         raise DataError(
-            f"{place} cannot be written ({error.strerror}), so '{source.key}' cannot be prepared there; let someone "
-            f"who may run: {command_of(source)}, or choose another root with {VARIABLE}"
+            f"{place} cannot be written ({error.strerror}), so '{source.key}' cannot be prepared there; ask someone "
+            f"with permission to run: {command_of(source)}, or choose another root with {VARIABLE}"
         ) from None
     try:
         yield
@@ -108,7 +119,7 @@ def locked(source: Source) -> Iterator[None]:
         lock.release()
 
 
-# ---- what is known of an array
+# ---- facts about an array
 
 
 class Made(Frozen):
@@ -118,20 +129,32 @@ class Made(Frozen):
     size: int
     mtime_ns: int
     sha256: str = ""
-    """Of a user's own file, which may change at any time."""
+    """Set for a user's own file, which may change at any time."""
 
     @classmethod
     def of(cls, path: Path, own: bool) -> "Made":
-        stat = path.stat()
-        return cls(name=path.name, size=stat.st_size, mtime_ns=stat.st_mtime_ns, sha256=_hash_of(path) if own else "")
+        size, touched = _size_and_time(path)
+        return cls(name=path.name, size=size, mtime_ns=touched, sha256=_hash_of(path) if own else "")
 
     def is_still(self, path: Path) -> bool:
-        """Whether the file has the same contents; it is only read when it was touched."""
-        stat = path.stat()
-        return stat.st_size == self.size and (stat.st_mtime_ns == self.mtime_ns or _hash_of(path) == self.sha256)
+        """Whether the file has the same contents; it is read only if its time or size has changed."""
+        size, touched = _size_and_time(path)
+        return size == self.size and (touched == self.mtime_ns or _hash_of(path) == self.sha256)
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    """Bytes, and when it was last changed; of a folder the bytes of all files below it, and the latest change."""
+    below = sorted(path.rglob("*")) if path.is_dir() else []
+    stats = [(one.stat(), one.is_file()) for one in (path, *below)]
+    return sum(stat.st_size for stat, is_file in stats if is_file), max(stat.st_mtime_ns for stat, _ in stats)
 
 
 def _hash_of(path: Path) -> str:
+    """Of a folder: of the names and hashes of all files below it."""
+    if path.is_dir():
+        files = sorted(one for one in path.rglob("*") if one.is_file())
+        listed = [[one.relative_to(path).as_posix(), _hash_of(one)] for one in files]
+        return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -147,12 +170,14 @@ class About(Frozen):
     shape: Shape
     binary: bool
     sha256: str
-    """Of the array's bytes, without the file's header: the same contents, whatever they were packed in."""
+    """Hash of the array's bytes without the file's header: the same for equal contents, whatever file they came in."""
     mean: tuple[float, ...]
     std: tuple[float, ...]
     files: tuple[Made, ...]
     published: bool | None = None
-    """Whether its statistics are the published ones; None when none are known."""
+    """Whether its statistics are the published ones; None if none are known."""
+    provenance: dict[str, Any] = added({})
+    """What it was made from, in addition to files."""
 
     @property
     def row_bytes(self) -> int:
@@ -161,7 +186,7 @@ class About(Frozen):
 
     @property
     def header(self) -> bytes:
-        """What the array's file begins with."""
+        """The header of the array's file."""
         text, shape = io.BytesIO(), (self.count, self.row_bytes)
         np.lib.format.write_array_header_1_0(text, {"descr": "|u1", "fortran_order": False, "shape": shape})
         return text.getvalue()
@@ -172,7 +197,7 @@ class About(Frozen):
 
 
 def about_of(source: Source) -> About | None:
-    """None when the source is not prepared; DataError when what is there is not whole or not what it should be."""
+    """None if the source is not prepared; raises DataError if the prepared data is incomplete or wrong."""
     path = folder_of(source) / ABOUT
     with _readable(path, source):
         if not path.parent.exists():
@@ -181,7 +206,7 @@ def about_of(source: Source) -> About | None:
     try:
         about = About.model_validate_json(text)
     except ValidationError:
-        raise DataError(f"{path} is not what was written there; {again(source)}") from None
+        raise DataError(f"{path} is damaged; {again(source)}") from None
     if (about.format, about.count, about.shape, about.binary) != (FORMAT, source.count, source.shape, source.binary):
         raise DataError(
             f"{path} describes {about.count} images of shape {about.shape}, but '{source.name}' has {source.count} "
@@ -193,22 +218,23 @@ def about_of(source: Source) -> About | None:
 
 
 def prepared_sources() -> dict[str, Source | DataError]:
-    """By folder, what lies in the root as far as it can be told from there: enough to verify it, not to make it."""
+    """The prepared data in the root, by folder, as far as it is described there: enough to verify it, not to make
+    it."""
     folders = {path.parent for name in (ABOUT, IMAGES) for path in root().glob(f"[!.]*/{name}")}
-    return {folder.name: _told_by(folder) for folder in sorted(folders)}
+    return {folder.name: _described_by(folder) for folder in sorted(folders)}
 
 
-def _told_by(folder: Path) -> Source | DataError:
+def _described_by(folder: Path) -> Source | DataError:
     try:
         about = About.model_validate_json((folder / ABOUT).read_bytes())
         plain = shlex.join(shlex.split(about.options)) == about.options
     except (ValueError, OSError):
-        return DataError(f"{folder / ABOUT} is missing or not what was written there; remove the folder, or prepare "
-                         "its data set --again")  # fmt: skip
-    told = about.model_dump(include={"name", "variant", "options", "shape", "count", "binary"})
-    source = Source(files=(), read=_unreadable, **told)
+        return DataError(f"{folder / ABOUT} is missing or damaged; remove the folder, or prepare "
+                         "its data set with --again")  # fmt: skip
+    fields = about.model_dump(include={"name", "variant", "options", "shape", "count", "binary"})
+    source = Source(files=(), read=_unreadable, **fields)
     if source.key != folder.name or not plain:
-        return DataError(f"{folder} is not where its array was prepared; move it out of the data root, or remove it")
+        return DataError(f"{folder} was moved after its array was prepared; move it out of the data root, or remove it")
     return source
 
 
@@ -217,7 +243,7 @@ def _unreadable(paths: Sequence[Path]) -> Iterator[np.ndarray]:
 
 
 def again(source: Source) -> str:
-    return f"make it again with: {command_of(source)} --again"
+    return f"prepare it again with: {command_of(source)} --again"
 
 
 @contextmanager
@@ -228,7 +254,7 @@ def _readable(path: Path, source: Source) -> Iterator[None]:
         raise DataError(f"{path} is missing; {again(source)}") from None
     except OSError as error:
         raise DataError(
-            f"{path} cannot be read ({error.strerror}); mend that, or choose another root with {VARIABLE}"
+            f"{path} cannot be read ({error.strerror}); fix that, or choose another root with {VARIABLE}"
         ) from None
 
 
@@ -241,10 +267,10 @@ def _assert_whole(source: Source, about: About) -> None:
 
 
 def _assert_same_files(source: Source, about: About) -> None:
-    """A user's own file may change at any time; public ones do not."""
+    """Checks that a user's own file has not changed; public files do not change."""
     for file, then in zip(source.files, about.files, strict=False):
-        path = root() / file.name
-        if not file.urls and path.is_file() and not then.is_still(path):
+        path = None if file.urls else own_file(file)
+        if path is not None and not then.is_still(path):
             raise DataError(f"{path} has changed since it was prepared; {again(source)}")
 
 
@@ -253,14 +279,14 @@ def _assert_same_files(source: Source, about: About) -> None:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared array: rows are mapped into memory, so all processes of a node share one copy of it."""
+    """A prepared array: rows are memory-mapped, so that all processes of a node share one copy."""
 
     about: About
     rows: np.ndarray
     """(count, bytes of an image)"""
 
     def images(self, indices: np.ndarray) -> np.ndarray:
-        """uint8 (n, c, h, w), in memory of its own."""
+        """A new array, uint8 (n, c, h, w)."""
         return _unpacked(self.rows[indices], self.about)
 
 
@@ -272,7 +298,7 @@ def _unpacked(rows: np.ndarray, about: About) -> np.ndarray:
 
 
 def mapped(source: Source, about: About, say: Progress = quiet) -> Prepared:
-    """DataError when the array's file has been altered."""
+    """Raises DataError if the array's file was altered."""
     path = images_path(source)
     with _readable(path, source):
         if not _is_checked(path):
@@ -284,7 +310,7 @@ def mapped(source: Source, about: About, say: Progress = quiet) -> Prepared:
 
 @contextmanager
 def _locked_if_possible(source: Source) -> Iterator[None]:
-    """So that one checks and the others wait; a root that only others may write is checked by everyone."""
+    """A lock, so that one process checks and the others wait; in a read-only root every process checks."""
     with ExitStack() as stack:
         with suppress(DataError):
             stack.enter_context(locked(source))
@@ -292,12 +318,12 @@ def _locked_if_possible(source: Source) -> Iterator[None]:
 
 
 def is_checked(source: Source) -> bool:
-    """Whether its file is as it was when its hash was last found right."""
+    """Whether its file is unchanged since its hash was last verified."""
     return _is_checked(images_path(source))
 
 
 def verify(source: Source, say: Progress = quiet) -> About:
-    """Reads the whole array again and compares it with its hash. DataError when it is missing or altered."""
+    """Reads the whole array and compares it with its hash. Raises DataError if it is missing or altered."""
     about = about_of(source)
     if about is None:
         raise DataError(f"'{source.key}' is not prepared in {root()}; prepare it with: {command_of(source)}")
@@ -317,7 +343,7 @@ def _check(source: Source, about: About, say: Progress) -> None:
             done += len(block)
             say(f"checking {source.key}", done, about.file_bytes - len(header))
     if digest.hexdigest() != about.sha256 or header != about.header:
-        raise DataError(f"{path} was altered after it was prepared: its contents do not have the hash of about.json; "
+        raise DataError(f"{path} was altered after it was prepared: its contents do not match the hash in about.json; "
                         f"{again(source)}")  # fmt: skip
     if (about.mean, about.std) != measuring.statistics():
         raise DataError(f"{path.parent / ABOUT} was altered: its mean and std are not those of the images; "
@@ -328,11 +354,11 @@ def _check(source: Source, about: About, say: Progress) -> None:
 Stamp = dict[str, int | str]
 
 _checked: dict[Path, Stamp] = {}
-"""What this process has checked itself: a root that cannot be written keeps no record."""
+"""Arrays that this process has checked itself, because a read-only root keeps no record."""
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Changes whenever an array's file does, or what stands beside it about it."""
+    """Changes whenever an array's file or its description changes."""
     stat, about = path.stat(), hashlib.sha256((path.parent / ABOUT).read_bytes()).hexdigest()
     return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns, "about": about}
 
@@ -352,4 +378,4 @@ def _remember(path: Path, stamp: Stamp) -> None:
     try:
         write_atomically(path.parent / CHECKED, json.dumps(stamp).encode())
     except OSError:
-        return  # a root that only others may write
+        return  # a read-only root

@@ -1,4 +1,4 @@
-"""Files that come packed with gzip, and that users may have unpacked."""
+"""Files that are published with gzip compression, and that users may have unpacked."""
 
 import gzip
 import zlib
@@ -12,9 +12,9 @@ from disentune.errors import DataError
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[IO[bytes]]:
-    """A file's contents whether it is packed or not, whatever its name: some browsers unpack what they download.
+    """A file's contents, compressed or not, whatever its name: some browsers unpack downloads.
 
-    DataError when it turns out damaged while it is read; its checksum stands at the end, so read to there.
+    Raises DataError if the file turns out to be damaged; its checksum is at the end, so read all of it.
     """
     try:
         with path.open("rb") as file:
@@ -22,4 +22,4 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
         with gzip.open(path) if is_packed else path.open("rb") as contents:
             yield cast(IO[bytes], contents)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: must be a whole file, but is cut off or damaged ({error})") from None
+        raise DataError(f"{path}: is truncated or damaged ({error})") from None

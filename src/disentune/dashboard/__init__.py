@@ -1,0 +1,1 @@
+"""The local web page of all runs below a storage. It reads and never writes, and runs no code that a run names."""

@@ -1,0 +1,53 @@
+"""A checkpoint as bytes: a first line that says what it is, the hash of the content, and the content."""
+
+import hashlib
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from disentune.errors import TrialError, first_line
+
+MAGIC = b"disentune checkpoint 1\n"
+LARGEST_CHECKPOINT = 2 * 10**10
+"""Bytes: eight times what the largest network takes with its optimiser."""
+
+
+def packed(state: Mapping[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    payload = buffer.getvalue()
+    return MAGIC + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
+
+
+def payload_of(data: bytes, name: object) -> bytes:
+    """The content. TrialError, with the file's name, when the bytes are not exactly what was written."""
+    magic, _, rest = data.partition(b"\n")
+    digest, _, payload = rest.partition(b"\n")
+    if magic + b"\n" != MAGIC or hashlib.sha256(payload).hexdigest().encode() != digest:
+        raise TrialError(f"{name} is damaged")
+    return payload
+
+
+def unpacked(data: bytes, name: object) -> dict[str, Any]:
+    """The state; nothing of the file is executed. TrialError when the bytes are not exactly what was written."""
+    payload = payload_of(data, name)
+    try:
+        state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    except Exception as error:  # a file that was made to look right fails in any way; nothing of it is run
+        raise TrialError(f"{name} is no checkpoint of ours ({first_line(error)})") from None
+    if not isinstance(state, dict):
+        raise TrialError(f"{name} is no checkpoint of ours, but holds a {type(state).__name__}")
+    return state
+
+
+def weights_hash(weights: Mapping[str, Tensor]) -> str:
+    """sha256 of a network's weights by name: the same whether a checkpoint also holds an optimiser or not."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(weights.items()):
+        array = tensor.detach().cpu().contiguous().numpy()
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

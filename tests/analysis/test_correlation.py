@@ -1,0 +1,97 @@
+"""Rank correlations and their intervals, against scipy and resampling by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy
+
+from disentune.analysis import agreement, downstream, unsupervised_selection
+from disentune.analysis.correlation import RESAMPLES, _Ranked, spearman
+from disentune.errors import ConfigError
+from study_examples import study
+
+
+def test_two_rankings_by_hand():
+    assert spearman(np.array([1, 2, 3, 4, 5]), np.array([2, 1, 4, 3, 5])) == pytest.approx(0.8)
+    assert spearman(np.array([1, 1, 2, 3]), np.array([1, 2, 2, 4])) == pytest.approx(0.8333, abs=1e-4)
+    assert np.isnan(spearman(np.ones(4), np.arange(4)))
+
+
+def test_it_is_scipys_over_the_trials_of_each_data_set():
+    frame = study(setting=1.0)
+    rows = agreement(frame)
+    assert list(rows) == ["dataset", "metric", "other", "value", "low", "high", "n"]
+    assert len(rows) == 2 * 3
+    for row in rows.itertuples():
+        some = frame[frame["dataset"] == row.dataset]
+        assert row.value == pytest.approx(scipy.stats.spearmanr(some[row.metric], some[row.other]).statistic)
+        assert row.n == 60
+        assert row.low < row.value < row.high
+
+
+def test_resampled_ranks_are_those_of_the_resample():
+    """Against ranking a written-out resample, with ties."""
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 6, 30), rng.integers(0, 6, 30)
+    counts = rng.multinomial(30, np.full(30, 1 / 30), size=5)
+    first, second = _Ranked(a).scaled(counts), _Ranked(b).scaled(counts)
+    found = (first * second * counts).sum(axis=1)
+    rows = [np.repeat(np.arange(30), count) for count in counts]
+    expected = [scipy.stats.spearmanr(a[some], b[some]).statistic for some in rows]
+    np.testing.assert_allclose(found, expected)
+
+
+def test_the_interval_is_about_fishers():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 2)) @ np.array([[1, 0.6], [0, 0.8]])
+    row = agreement(pd.DataFrame({"dataset": "d", "mig": x[:, 0], "sap": x[:, 1]})).iloc[0]
+    half = 1.96 * 1.06 / np.sqrt(397)
+    expected = np.tanh(np.arctanh(row["value"]) + np.array([-half, half]))
+    np.testing.assert_allclose([row["low"], row["high"]], expected, atol=0.03)
+    assert RESAMPLES >= 1000
+
+
+def test_within_settings_only_seeds_are_compared():
+    """Settings make both metrics agree; seeds do not."""
+    frame = study(setting=5.0, seeds=40, datasets=1)
+    assert agreement(frame, ["mig", "sap"])["value"][0] > 0.8
+    assert abs(agreement(frame, ["mig", "sap"], within=True)["value"][0]) < 0.2
+
+
+def test_each_pair_counts_the_trials_that_have_both():
+    frame = study(datasets=1).assign(recon_sum=1.0, kl_sum=np.arange(60.0))
+    frame.loc[:9, "kl_sum"] = np.nan
+    rows = unsupervised_selection(frame, ["mig"]).set_index("other")
+    assert rows.loc["kl_sum", "n"] == rows.loc["elbo", "n"] == 50
+    assert rows.loc["elbo", "value"] == pytest.approx(-rows.loc["kl_sum", "value"])
+    assert np.isnan(rows.loc["recon_sum", "value"])
+
+
+def test_downstream_has_mean_accuracies_and_their_correlations():
+    frame = study(datasets=1)
+    frame["downstream_gbt_100"] = frame["mig"].rank() / 100
+    frame["downstream_gbt_100_max"] = 1.0
+    rows = downstream(frame)
+    assert set(rows["task"]) == {"downstream_gbt_100"}
+    mean = rows[rows["metric"].isna()].iloc[0]
+    assert (mean["value"], mean["n"]) == (pytest.approx(0.305), 60)
+    low, high = scipy.stats.t.interval(0.95, 59, 0.305, scipy.stats.sem(frame["downstream_gbt_100"]))
+    assert (mean["low"], mean["high"]) == pytest.approx((low, high))
+    assert rows.set_index("metric").loc["mig", "value"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("analysis", "frame", "message"),
+    [
+        (agreement, study().drop(columns="dataset"), "no column 'dataset'; name the column"),
+        (agreement, study(metrics=["mig"]), "compares metrics, but the table has only one: mig"),
+        (agreement, study().assign(mig=np.nan), "mig: no row has a finite number"),
+        (agreement, study(seeds=1, methods=1, strengths=3), "needs at least 4 trials"),
+        (agreement, study(datasets=0), "has no rows"),
+        (downstream, study(), "no column that begins with downstream_"),
+        (unsupervised_selection, study(), "none of the columns reconstruction"),
+    ],
+)
+def test_what_cannot_be_correlated_is_reported(analysis, frame, message):
+    with pytest.raises(ConfigError, match=message):
+        analysis(frame)

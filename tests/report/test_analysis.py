@@ -1,0 +1,69 @@
+"""The analyses of a study as figures."""
+
+import numpy as np
+import pytest
+
+from conftest import RunMaker
+from disentune.analysis import ANALYSES
+from disentune.analysis.runs import score_table
+from disentune.report import canvas
+from disentune.report.analysis import KIND, LAYOUTS
+from disentune.report.scores import NothingToDraw, RunScores
+from disentune.results.tables import read
+from disentune.spec.figures import AnalysisFigure
+from disentune.spec.settings import Objective
+from run_examples import quick_trial
+
+STRENGTHS = {"beta_vae": "beta", "factor_vae": "gamma", "dip_vae_i": "lambda_od"}
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory):
+    """Two data sets, three methods, two strengths, three seeds."""
+    maker, rng = RunMaker(tmp_path_factory.mktemp("study") / "runs" / "demo" / "main"), np.random.default_rng(0)
+    maker.sweep(["all"])
+    keys = ["mig", "sap", "downstream_gbt_100", "reconstruction", "gaussian_total_correlation"]
+    for dataset in ("xysquares", "xy_object"):
+        for method, key in STRENGTHS.items():
+            for strength in (1.0, 4.0):
+                for seed in range(3):
+                    row = {"step": 1, **dict(zip(keys, rng.random(len(keys)).tolist(), strict=True))}
+                    framework = {"name": method, key: strength}
+                    quick_trial(maker, [row], dataset__name=dataset, framework=framework, seed=seed)
+    return RunScores(read(maker.run), Objective(metric="mig", mode="max"))
+
+
+def drawn(scores, **spec):
+    with canvas.style():
+        figure = canvas.figure()
+        caption = KIND.draw(figure, scores, AnalysisFigure(**spec))
+        canvas.png(figure)
+    return figure, caption
+
+
+def test_a_study_of_three_methods_shows_its_analyses_unasked(scores):
+    chosen = [spec.analysis for spec in KIND.choose(scores)]
+    assert chosen == ["variance_explained", "agreement", "transfer", "selection", "total_correlation"]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_cells_show_the_numbers_of_the_analysis(scores, name):
+    figure, caption = drawn(scores, analysis=name)
+    rows = ANALYSES[name].rows(score_table(scores.results)[0], None)
+    rows = rows[rows["metric"].notna()] if name == "downstream" else rows
+    written = {text.get_text() for axes in figure.axes for text in axes.texts}
+    assert written == {f"{value:.2f}" for value in rows["value"]}
+    assert "n = " in caption.text
+    assert caption.title.endswith("?")
+
+
+def test_lines_show_the_mean_of_each_strength(scores):
+    figure, _ = drawn(scores, analysis="total_correlation")
+    rows = ANALYSES["total_correlation"].rows(score_table(scores.results)[0], None)
+    heights = {round(float(y), 9) for axes in figure.axes for line in axes.lines for y in line.get_ydata()}
+    assert {round(value, 9) for value in rows["value"]} <= heights
+
+
+def test_what_an_analysis_lacks_is_reported(scores):
+    with pytest.raises(NothingToDraw, match="unknown metric 'dci'"):
+        drawn(scores, analysis="agreement", metrics=["dci", "mig"])
