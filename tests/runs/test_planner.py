@@ -978,6 +978,22 @@ def test_a_worker_of_an_earlier_driver_writes_no_more(tmp_path):
     assert run.trial(segment.trial_id).rows() == []
 
 
+def test_rows_of_a_worker_that_was_given_up_before_it_began_count_for_the_scheduler(tmp_path):
+    path, run = sweep_file(tmp_path, "grid", "asha"), Run(tmp_path / "runs" / "tiny" / "main")
+    with run.locked() as session:
+        run.record(read_sweep(path))
+        planner = Planner(run, check(read_sweep(path)), session, clock=itertools.count(step=100).__next__)
+        segment = planner.next()
+        planner.lost(segment.trial_id, "simulated", None)
+        for _ in zip(range(segment.until), work(segment), strict=False):
+            pass  # it was only slow: it begins now, and its rows reach nobody
+        again = planner.next()
+        assert again.trial_id == segment.trial_id
+        for report in work(again):
+            planner.report(again.trial_id, report)
+        assert segment.until in planner.trials[again.trial_id].history.values
+
+
 def test_a_stop_request_checkpoints_where_it_stands(tmp_path, monkeypatch):
     from disentune.runs import segment as module
 

@@ -62,6 +62,8 @@ class PlannedTrial:
     rests_until: float = 0.0
     doubt: str = ""
     """Why it has failed, if its last node turns out to be alive."""
+    given_up: bool = False
+    """Whether its last worker was given up; if that worker lives on, it may write rows that nobody reports."""
 
     @property
     def id(self) -> str:
@@ -301,7 +303,11 @@ class Planner:
         if report.outcome is not None:
             trial.active = False
             trial.lost_on, trial.storage_faults = [], 0
-            trial.status = trial.folder.status()
+            if trial.given_up:
+                self._catch_up(trial)
+                trial.given_up = False
+            else:
+                trial.status = trial.folder.status()
             if self._is_final(trial):
                 self._end(trial)
 
@@ -313,7 +319,7 @@ class Planner:
         message for the user.
         """
         trial = self.trials[trial_id]
-        trial.active = False
+        trial.active, trial.given_up = False, True
         before = trial.status
         with suppress(ConfigError, OSError):  # the next worker will notice if the storage still fails
             self._catch_up(trial)
