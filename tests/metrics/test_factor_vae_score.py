@@ -234,8 +234,8 @@ def test_exact_codes_of_a_sample_score_one(size):
 @settings(max_examples=10, deadline=None)
 @given(st.permutations(range(3)), st.tuples(*[st.sampled_from([-1, 1])] * 3), st.integers(0, 99))
 def test_order_and_sign_of_codes_change_nothing(order, signs, seed):
-    """Without ties, which go to the first code. Four members are one row drawn four times in 1 vote of 100,000, and 2 of
-    these 100 seeds have such a vote; with six members none has."""
+    """Without ties, which go to the first code. Four members are one row drawn four times in 1 vote of 100,000, and 2
+    of these 100 seeds have such a vote; with six members none has."""
     factors, sizes = factors_of(7), SMALL | {"members": 6}
     codes = noisy(factors)
     expected = score("factor_vae_score", codes, factors, seed, **sizes)
