@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ import psutil
 
 USUAL_S = 240.0
 """Many times what any step of a test takes on a machine that has nothing else to do."""
+PIPE_S = 20.0
+"""How long a test lets somebody wait for a pipe."""
 
 
 def patience_s(usual_s: float = USUAL_S) -> float:
@@ -100,3 +103,24 @@ def wait_until(condition: Callable[[], object], what: str) -> None:
 
 def rows_on_disk(run: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in run.glob("trials/*/rows.jsonl"))
+
+
+@contextlib.contextmanager
+def unblocked(pipe: Path) -> Iterator[None]:
+    """Whoever waits for the pipe reads its end after a while, so that the test fails instead of waiting."""
+
+    done = threading.Event()
+
+    def end() -> None:
+        done.wait(PIPE_S)
+        while not done.wait(0.1):
+            with contextlib.suppress(OSError):  # nobody waits
+                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

@@ -490,8 +490,11 @@ FIXED = ("trial_id", "arm", "status", "seed", "step")
 """Columns of every table; so is `loss_scale`, the only config key without a dot in its name."""
 WATCHED = "watch_"
 """Prefix of numbers in a row that are neither losses nor metrics: `watch_beta`."""
+COMPARED = ("dataset", "method", "strength", "run", "cut short")
+"""Columns of the tables that `compare` and `analyse` make of a run, beside those of its numbers."""
 _TAKEN = {
     **dict.fromkeys((*FIXED, "loss_scale"), "is a column of every table"),
+    **dict.fromkeys(COMPARED, "is a column of the tables that `compare` and `analyse` make"),
     **dict.fromkeys(("loss", "recon", "latent"), "is a loss of every row"),
     **dict.fromkeys(("udr", "udr_spearman"), "is a score that compares the trials of a run"),
 }
@@ -501,6 +504,7 @@ _TAKEN_ENDS = {
     "_fast": "as a metric in fast size does",
     "_sampled": "as a metric of sampled codes does",
     "_normal": "as a metric of codes mapped to N(0, 1) does",
+    "_scored": "as a metric does that the sweep evaluates and `disentune score` computes again",
 }
 _TAKEN_STARTS = {WATCHED: "as a number that a framework watches does", "_": "as W&B's own keys do"}
 

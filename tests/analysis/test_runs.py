@@ -2,7 +2,9 @@
 
 import pytest
 
-from disentune.analysis.runs import compared_trials
+from disentune.analysis.runs import CUT, RUN, compared_trials
+from disentune.analysis.scores import KEYS
+from disentune.plugin import COMPARED, FIXED
 from disentune.results.tables import read
 from disentune.spec.settings import Objective
 from run_examples import quick_trial
@@ -43,3 +45,7 @@ def test_a_whole_run_is_compared_without_remarks(make_run):
     trials, notes = trials_of(maker)
     assert (len(trials), notes) == (1, [])
     assert "cut short" not in trials
+
+
+def test_no_number_of_a_plug_in_may_replace_a_column_of_these_tables():
+    assert {*KEYS, RUN, CUT} <= {*COMPARED, *FIXED}

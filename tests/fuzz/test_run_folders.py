@@ -1,13 +1,11 @@
 """Files of a run folder that someone or something has changed: read as they are, or a ConfigError that names the file,
 by the functions and by the commands."""
 
-import contextlib
 import csv
 import io
 import json
 import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,6 +23,7 @@ from disentune.runs.suggest import rehearsal
 from fuzz.commands import called, complaint, sheltered
 from fuzz.mutations import mutated_bytes, mutated_text, mutated_tree, spelled
 from fuzz.trying import inputs, wrongs
+from processes import unblocked
 from run_examples import forged, search
 
 NAMES = {
@@ -270,30 +269,6 @@ def test_a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for(run: Run, nam
             assert made.code == 2, (command, made)
             assert str(path) in made.out + made.err or "no run 'demo'" in made.err or trial in made.err, (command, made)
             assert "Traceback" not in made.err
-
-
-PATIENCE_S = 20.0
-
-
-@contextlib.contextmanager
-def unblocked(pipe: Path) -> Iterator[None]:
-    """Whoever waits for the pipe reads its end after a while, so that the test fails instead of waiting."""
-
-    done = threading.Event()
-
-    def end() -> None:
-        done.wait(PATIENCE_S)
-        while not done.wait(0.1):
-            with contextlib.suppress(OSError):  # nobody waits
-                os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
-
-    thread = threading.Thread(target=end)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 @pytest.mark.parametrize("name", NAMES)

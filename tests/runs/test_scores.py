@@ -1,6 +1,8 @@
 """Scores are kept with the checkpoint they are of, and are left out once it is another one."""
 
 import json
+import os
+import time
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ import torch
 from disentune.errors import ConfigError
 from disentune.results.tables import read
 from disentune.runs.scores import current, keep, kept
+from processes import PIPE_S, unblocked
 
 
 @pytest.fixture
@@ -64,6 +67,18 @@ def test_a_checkpoint_that_changed_leaves_its_scores_out_with_a_note(maker, chan
     assert results.trials.set_index("trial_id")["sap"].isna().to_dict() == {
         one.id: one.id == folder.id for one in maker.run.trials()
     }
+    assert [note for note in results.notes if note.startswith("sap of 1 trial left out")]
+
+
+def test_a_pipe_in_the_place_of_a_checkpoint_leaves_its_scores_out_and_is_not_waited_for(maker):
+    keep(maker.run, {"sap": entry(maker.run, key="sap")})
+    path = maker.run.trials()[0].checkpoints.path(300)
+    path.unlink()
+    os.mkfifo(path)
+    with unblocked(path):
+        began = time.monotonic()
+        results = read(maker.run)
+        assert time.monotonic() - began < PIPE_S
     assert [note for note in results.notes if note.startswith("sap of 1 trial left out")]
 
 

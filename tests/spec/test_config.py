@@ -14,7 +14,7 @@ from disentune.data import DATASETS
 from disentune.frameworks import FRAMEWORKS
 from disentune.learn.transforms import Pixels
 from disentune.metrics import METRICS, best_of
-from disentune.plugin import wrong_names
+from disentune.plugin import COMPARED, wrong_names
 from disentune.results.tables import FIXED
 from disentune.spec.config import Invalid, TrialConfig, flattened, metric_keys, nested
 
@@ -381,6 +381,8 @@ def plugin(tmp_path, monkeypatch):
 
 RESERVED = [
     *((name, "is a column of every table") for name in (*FIXED, "loss_scale")),
+    *((name, "is a column of the tables that `compare` and `analyse` make") for name in COMPARED),
+    ("mine_scored", "ends with _scored"),
     ("framework.beta", "has a dot"), ("my.score", "has a dot"), ("clock/seconds", "has a slash"),
     ("loss", "is a loss of every row"), ("recon", "is a loss of every row"), ("latent", "is a loss of every row"),
     ("mine_sum", "ends with _sum"), ("watch_beta", "begins with watch_"), ("mine_max", "ends with _max"),

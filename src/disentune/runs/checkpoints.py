@@ -7,7 +7,7 @@ from typing import Any
 
 from disentune.errors import TrialError
 from disentune.files.checkpoint import LARGEST_CHECKPOINT, MAGIC, packed, payload_of, unpacked
-from disentune.files.storage import Place, is_damage, make_folder, read_bytes, retried
+from disentune.files.storage import Place, is_damage, make_folder, opened, read_bytes, retried
 from disentune.files.writing import asides, write_atomically
 from disentune.learn.training import can_train, weights_of
 
@@ -46,7 +46,7 @@ class Checkpoints:
         path = self.path(step)
         if not isinstance(path, Path):
             return f"{path.stat().st_size} bytes"
-        with open(path, "rb") as file:
+        with opened(path) as file:
             return file.read(len(MAGIC) + 64)[len(MAGIC) :].decode(errors="replace")
 
     def load(self, step: int) -> dict[str, Any]:
