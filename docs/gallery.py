@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,10 +25,11 @@ HEAD = """\
 # Gallery
 
 Every kind of figure, drawn by `disentune report` from small runs: a grid of frameworks, strengths and spacings, a
-search with Optuna and ASHA, an annealed VAE, and codes in a plane ([`gallery.yaml`](gallery.yaml); `make gallery`
-repeats them). Put the YAML into the `figures:` list of a sweep. Every key may be omitted: it is then chosen by what the
-trials differ in. All keys: [figures](reference/sweep.md#figures). The question that a figure answers is in italics; the
-page of a run shows it too. The networks are tiny, so read the figures for their form, not their values.
+search with Optuna and ASHA, an annealed VAE, a manipulated data set, and codes in a plane
+([`gallery.yaml`](gallery.yaml); `make gallery` repeats them). Put the YAML into the `figures:` list of a sweep. Every
+key may be omitted: it is then chosen by what the trials differ in. All keys: [figures](reference/sweep.md#figures). The
+question that a figure answers is in italics; the page of a run shows it too. The networks are tiny, so read the figures
+for their form, not their values.
 """
 
 
@@ -47,7 +49,8 @@ def drawn(name: str, kinds: list[str], runs: Path) -> dict[str, Path]:
     sweep = runs / f"gallery_{name}.yaml"
     sweep.write_text(yaml.safe_dump({**STUDIES[name], "figures": [keys(kind) for kind in kinds]}, sort_keys=False))
     command = [str(Path(sys.executable).with_name("disentune"))]
-    subprocess.run([*command, "run", str(sweep), "--storage", str(runs)], check=True)
+    environment = os.environ | {"DISENTUNE_DATA": str(runs / "data")}
+    subprocess.run([*command, "run", str(sweep), "--storage", str(runs)], check=True, env=environment)
     report = [*command, "report", f"gallery_{name}", "--storage", str(runs), "--json"]
     made = json.loads(subprocess.run(report, check=True, capture_output=True, text=True).stdout)
     if made.get("left_out"):
@@ -65,6 +68,7 @@ def shrink(source: Path, target: Path) -> None:
 
 def section(kind: str) -> str:
     spelled = yaml.safe_dump([keys(kind)], default_flow_style=None, sort_keys=False, width=200).strip()
+    spelled = spelled.replace("\n", "\n  ")
     text = " ".join((FIGURES[kind].__doc__ or "").split())
     head = f"## {kind}\n\n*{KINDS[kind].question}*\n\n{text}"
     return f"{head}\n\n```yaml\nfigures:\n  {spelled}\n```\n\n![{kind}](images/gallery/{kind}.png)\n"

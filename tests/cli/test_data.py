@@ -248,7 +248,7 @@ def test_verify_one_that_is_not_prepared(disentune, root):
 
 
 def test_verify_an_empty_root(disentune, root):
-    assert disentune("data", "verify")[:2] == (0, "no data set is prepared there\n")
+    assert disentune("data", "verify")[:2] == (0, f"no data set is prepared in {os.environ['DISENTUNE_DATA']}\n")
 
 
 # ---- sweeps

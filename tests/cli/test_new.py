@@ -42,7 +42,7 @@ def test_nothing_is_overwritten(disentune, tmp_path):
 def test_a_name_that_is_not_a_file_name_is_refused(disentune, tmp_path, name):
     code, _, err = disentune("new", name)
     assert code == 2
-    assert "a name has only letters, digits" in err
+    assert "a name may have only letters, digits" in err
     assert list(tmp_path.iterdir()) == []
 
 

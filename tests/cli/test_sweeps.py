@@ -69,7 +69,16 @@ def test_plan_as_json_lists_problems_and_exits_with_2(disentune, tmp_path):
 def test_a_filter_that_selects_nothing_starts_nothing(disentune, tmp_path, command):
     code, _, err = disentune(command, sweep_file(tmp_path), "--only", "seed == 99")
     assert code == 2
-    assert "--only seed == 99: selects no trial of the sweep" in err
+    assert "--only 'seed == 99': selects no trial of the sweep" in err
+
+
+@pytest.mark.parametrize("given", ["quickstart", "sweeps/quickstrat.yaml"])
+def test_the_path_of_a_sweep_is_suggested_for_its_name_or_a_misspelling(disentune, tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    Path("sweeps/paper").mkdir(parents=True)
+    Path("sweeps/paper/quickstart.yaml").touch()
+    expected = f"{given} does not exist. Did you mean sweeps/paper/quickstart.yaml?\n"
+    assert disentune("plan", given)[::2] == (2, expected)
 
 
 def test_only_and_limit_choose_trials(disentune, tmp_path):

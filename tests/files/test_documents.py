@@ -110,7 +110,7 @@ def test_a_part_that_was_set_from_outside_is_located_there():
         ("a: 1\nb: 2\na: 3", 3, "'a' occurs twice"),
         ("a:\n\tb: 1", 2, "'\\t'"),
         ("a: 1\nb: 'x", 2, "quoted scalar"),
-        ("a: [1, 2", 1, "expected ',' or ']'"),
+        ("a: [1, 2", 1, "expected ',' or ']', but the file ends"),
         ("a: 1\nb: \0", 2, "U+0000"),
         ("a: \ud800", 1, "U+D800"),
         ("a: 1\nb: *x", 2, "undefined alias 'x'"),

@@ -72,7 +72,7 @@ def _loaded(run: str, only: str | None, storage: str) -> Results:
     if only is not None:
         err.print(f"note: --only keeps {len(kept.records)} of {len(every.records)} trials of {run}", markup=False)
         if not kept.records:
-            raise ConfigError(f"--only {only}: selects no trial of {run}")
+            raise ConfigError(f"--only {only!r}: selects no trial of {run}")
     return kept
 
 

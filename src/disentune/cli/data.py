@@ -274,7 +274,11 @@ def verify(
     if as_json:
         print_json(outcomes)
     elif not outcomes:
-        out.print("no data set is prepared there" if name is None else f"'{name}' has no files: nothing to verify")
+        out.print(
+            f"no data set is prepared in {store.root()}"
+            if name is None
+            else f"'{name}' has no files: nothing to verify"
+        )
     else:
         for key, outcome in outcomes.items():
             text = f"sound: {outcome['sha256']}" if outcome["sound"] else outcome["reason"]

@@ -32,7 +32,7 @@ def _path(name: str) -> Path:
     from disentune.spec.sweepfile import NAME
 
     if not NAME.fullmatch(name):
-        rule = "a name has only letters, digits, '_', '-' and '.', and begins with a letter or digit"
+        rule = "a name may have only letters, digits, '_', '-' and '.', and must begin with a letter or digit"
         raise ConfigError(f"new {name!r}: {rule}; the file is written to sweeps/ or to this folder")
     folder = Path("sweeps")
     return (folder if folder.is_dir() else Path()) / f"{name}.yaml"

@@ -54,7 +54,7 @@ def planned_trials(asked: SweepPoints, run: Run, wanted: Wanted) -> Plan:
     with patient_progress() as say:
         planned = make_plan(asked, run, only, limit, wanted.retry_failed, say, wanted.drop)
     if only is not None and not limit and not planned.trials:
-        raise ConfigError(f"--only {only}: selects no trial of the sweep")
+        raise ConfigError(f"--only {only!r}: selects no trial of the sweep")
     return planned
 
 

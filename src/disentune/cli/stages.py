@@ -240,7 +240,7 @@ def _prepared(study: Study, stage: Stage) -> SweepPoints:
 
 
 def _finish(study: Study, asked: SweepPoints) -> None:
-    """Runs a stage unless it is done. Ends the command when trials of it fail: the study cannot be made without."""
+    """Runs a stage unless it is done. Ends the command when one of its trials fails: the study needs all of them."""
     from disentune.runs.stages import failure
 
     run, retry = study.run_of(asked.sweep.name), study.wanted.retry_failed

@@ -105,7 +105,7 @@ def _trials(asked: SweepPoints, only: str | None, limit: int | None) -> int:
     filters_allowed(asked.sweep, only is not None, limit is not None)
     plan = plan_afresh(asked, only)
     if only is not None and not plan.trials:
-        raise ConfigError(f"--only {only}: selects no trial of the sweep")
+        raise ConfigError(f"--only {only!r}: selects no trial of the sweep")
     cost(asked, plan, probe=False)
     return min(plan.trials, limit or plan.trials)
 

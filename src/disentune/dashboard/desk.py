@@ -21,7 +21,7 @@ SHARE, MOST_TIMES = 4.0, 8.0
 """A look is repeated after so many times as long as it took, but at the latest after so many of its usual pauses: the
 first look at a large run takes far longer than those that follow."""
 UNSEEN_S = 60.0
-"""A run that nobody has asked about for so long is not followed any more."""
+"""A run that nobody has asked about for this long is no longer followed."""
 
 
 class Followed:
@@ -45,7 +45,7 @@ class Followed:
     def look_at_rows(self) -> None:
         try:
             self.feed.look()
-            self.trouble = "" if self.run.exists() else f"{self.name} is not there any more; showing what was last read"
+            self.trouble = "" if self.run.exists() else f"{self.name} no longer exists; showing what was last read"
         except (OSError, ConfigError) as error:
             self.trouble = f"the storage does not answer ({complaint(error)}); showing what was last read"
 

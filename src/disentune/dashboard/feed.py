@@ -22,7 +22,7 @@ from disentune.spec.config import flattened, is_id
 from disentune.spec.settings import Settings
 
 MOST_POINTS = 400
-"""Of a curve; of a longer one every second point is dropped."""
+"""Maximum number of points of a curve; from a longer one every second point is dropped."""
 MOST_METRICS = 300
 """A run of ours has far fewer."""
 SETTLED_AT_ONCE = 400

@@ -31,7 +31,7 @@ from disentune.spec.config import own_plugins
 SAMPLE = 512
 """Images that tell how much each latent carries and where its codes lie."""
 CANDIDATES = 4096
-"""Images among which the nearest is searched for; all of a smaller data set."""
+"""Images that are searched for the nearest one; all of a smaller data set."""
 COARSE = 12
 """Pixels to which the side of an image is averaged for the first search."""
 FINALISTS = 48
@@ -50,8 +50,8 @@ def why_not(folder: TrialFolder) -> str:
     """Why a trial has no sliders, as far as its folder tells without building anything; empty when it should."""
     if names := own_plugins(folder.tree()):
         return (
-            f"This trial names code of its own ({', '.join(map(str, names))[:200]}), and the dashboard runs no code "
-            "that a run names. Score or inspect it with: disentune score, disentune inspect."
+            f"This trial uses a plug-in of its own ({', '.join(map(str, names))[:200]}), and the dashboard runs no "
+            "code that a run names. Score or inspect it with: disentune score, disentune inspect."
         )
     if not folder.checkpoints.steps():
         return "This trial has no checkpoint yet, so there is no model to decode with."
@@ -72,7 +72,7 @@ class Opened:
     high: np.ndarray
     """(d,): the ends of each slider."""
     candidates: np.ndarray
-    """(m,): indices of images among which the nearest is searched for."""
+    """(m,): indices of the images that are searched for the nearest one."""
     coarse: np.ndarray
     """(m, p): the same images, averaged to few pixels."""
     is_whole: bool
@@ -114,7 +114,7 @@ def _opened(run: Run, folder: TrialFolder) -> Opened:
 def _built(folder: TrialFolder) -> tuple[Trained, int, tuple[str, ...]]:
     found = rebuilt(folder)
     if found.trained.images.data.images(np.arange(1)).dtype != np.uint8:
-        raise TrialError("This trial was trained on points, which are no images to show.")
+        raise TrialError("This trial was trained on points, so there are no images to show.")
     return found.trained, found.step, found.notes
 
 

@@ -77,9 +77,11 @@ def opened(storage: str | Place) -> Shelf:
     shelf = Shelf(where)
     try:
         shelf.names()
+    except FileNotFoundError as error:
+        raise ConfigError(f"{error}; run a sweep first, or name a storage: disentune dashboard STORAGE") from None
     except OSError as error:
         text = f"{shown(where)} cannot be read: {error.strerror or error}"
-        raise ConfigError(f"{text}; run a sweep first, or name a storage: disentune dashboard STORAGE") from None
+        raise ConfigError(f"{text}; name another storage: disentune dashboard STORAGE") from None
     return shelf
 
 

@@ -45,6 +45,10 @@ class Document:
         return self.elsewhere.get(path) or f"{self.file}:{self.lines.get(path, 1)}"
 
 
+class Missing(ConfigError):
+    """A file that does not exist."""
+
+
 class _Composer(Composer):
     """Stops at a size or depth that no real file has, before it costs time and memory."""
 
@@ -160,7 +164,8 @@ _HALVES = re.compile("[\ud800-\udfff]")
 
 
 def _said(error: MarkedYAMLError) -> str:
-    return ": ".join(str(part) for part in (error.context, error.problem) if part)
+    said = ": ".join(str(part) for part in (error.context, error.problem) if part)
+    return said.replace("but got '<stream end>'", "but the file ends")
 
 
 def _code(character: Any) -> int:
@@ -195,7 +200,7 @@ def read(path: Place) -> Document:
     try:
         data = _beginning(path) if isinstance(path, Path) else path.read_bytes()
     except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist") from None
+        raise Missing(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > LARGEST_FILE:

@@ -104,7 +104,7 @@ def _aligned(spent: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 def _explained(trials: int) -> str:
     band = f"; bands are 95 % t intervals over trials, from {FEWEST_SPREAD} on" if trials >= FEWEST_SPREAD else ""
     lines = f"Lines are means over n trials that differ by seed{band} (n = {trials} in all)."
-    matching = "Each factor is matched with the latent that tells most of it"
+    matching = "Each factor is matched with the latent that tells most about it"
     return f"{lines} {matching}; a line that rises early is learnt first."
 
 

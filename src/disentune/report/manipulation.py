@@ -64,14 +64,14 @@ def draw(figure: Figure, scores: RunScores, spec: figures.ManipulationFigure) ->
         axes.spines[:].set_visible(False)
         axes.set_title(f"{change.arm}: no pixel shown changes by more than {change.largest / 255:.3g}", fontsize=9)
     text = (
-        "Images of each manipulated data set: above the original, below the image that trials see, between them the "
-        "difference, magnified so that the largest one is black or white; grey is no change. Pixels go from 0 to 1."
+        "Images of each manipulated data set: the original above, the image that trials see below, and between them "
+        "the difference, magnified so that the largest one is black or white; grey is no change. Pixels go from 0 to 1."
     )
     return Caption("What the manipulation changes", text)
 
 
 def _changes(scores: RunScores, spec: figures.ManipulationFigure) -> list[Change]:
-    """Of each arm whose data set is manipulated, by one of its trials. NothingToDraw when there is none."""
+    """The change in each arm whose data set is manipulated, from one of its trials. NothingToDraw if there is none."""
     found, reasons = dict[str, Change](), list[str]()
     for _, trial in ranked(scores, spec.metric).iterrows():
         if trial["arm"] in found:

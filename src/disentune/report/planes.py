@@ -52,7 +52,7 @@ def draw(figure: Figure, scores: RunScores, spec: figures.PlanesFigure) -> Capti
 
 
 def _panels(scores: RunScores, spec: figures.PlanesFigure) -> tuple[list[_Panel], list[str]]:
-    """Also the reasons why trials are missing. NothingToDraw when all are."""
+    """Also the reasons why trials are missing. NothingToDraw if all are."""
     panels, missing = list[_Panel](), list[str]()
     for role, trial in _ends(ranked(scores, spec.metric), spec.count):
         try:
@@ -65,7 +65,7 @@ def _panels(scores: RunScores, spec: figures.PlanesFigure) -> tuple[list[_Panel]
 
 
 def _ends(frame: pd.DataFrame, count: int) -> list[tuple[str, pd.Series]]:
-    """The best and the worst; of few trials none is both."""
+    """The best and the worst trials; with few trials none is both."""
     best = frame.head(min(count, -(-len(frame) // 2)))
     worst = frame.iloc[len(best) :].tail(count).iloc[::-1]
     return [(role, trial) for role, some in (("best", best), ("worst", worst)) for _, trial in some.iterrows()]

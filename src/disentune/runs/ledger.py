@@ -479,7 +479,11 @@ def find_run(text: str, storage: "str | Place" = DEFAULT_STORAGE) -> Run:
         known = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in where.glob("*/*/sweep.yaml"))
     except OSError as error:
         raise ConfigError(f"no run '{text:.100}': {error.strerror}") from None
-    listed = f" Known in {where}: {', '.join(known)}" if known else f" There are no runs in {where}"
+    listed = (
+        f" Known in {where}: {', '.join(known)}"
+        if known
+        else f" {where} has no runs yet; start one with: disentune run SWEEP"
+    )
     raise ConfigError(f"no run '{text}'.{did_you_mean(text, known)}{listed}")
 
 

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -492,7 +493,10 @@ class Parsed(NamedTuple):
 
 def parse_sweep(path: Place, overrides: Iterable[str] = (), above: Sequence[Path] = ()) -> Parsed:
     """Raises ConfigError if the file is not a mapping. `above`: the files that need this one."""
-    document = documents.read(path)
+    try:
+        document = documents.read(path)
+    except documents.Missing as error:
+        raise ConfigError(f"{error}{_near(path)}") from None
     if not isinstance(document.value, Mapping):
         raise ConfigError(f"{document.file} must be a mapping with at least `trial` or `arms`")
     given = overrides_by_key(overrides)
@@ -501,6 +505,13 @@ def parse_sweep(path: Place, overrides: Iterable[str] = (), above: Sequence[Path
         document = _changed(document, key, given[key])
     override = Document("--set", trial, elsewhere={(key,): f"--set {key}" for key in trial})
     return _build(document, override, path.stem, [*above, Path(str(path))])
+
+
+def _near(path: Place) -> str:
+    """'. Did you mean ...?' when a sweep below sweeps/ has this name or a similar one, else nothing."""
+    known = {file.stem: file for file in sorted(Path("sweeps").rglob("*.yaml"), reverse=True)}
+    names = get_close_matches(path.stem, known, n=1, cutoff=0.75)
+    return f". Did you mean {known[names[0]]}?" if names else ""
 
 
 _NO_OVERRIDES = Document("--set", {})

@@ -296,7 +296,8 @@ def test_without_a_root_the_ways_to_say_it_are_named(monkeypatch):
     for value in (None, ""):
         monkeypatch.delenv(VARIABLE) if value is None else monkeypatch.setenv(VARIABLE, value)
         with pytest.raises(
-            DataError, match=r"export DISENTUNE_DATA=.*`data: \{root: .*\}` in the sweep, or with --root"
+            DataError,
+            match=r"export DISENTUNE_DATA=.*`data: \{root: .*\}` in the sweep, or for `disentune data` with --root",
         ):
             store.root()
 

@@ -79,6 +79,6 @@ export const latentsPanel = async (run, id, signal) => {
     h("div", { class: "seen" },
       h("div", { class: "views" }, input.element, decoded.element, nearest.element),
       h("fieldset", {}, h("legend", { text: "Input image, by its factors" }), choosers)),
-    h("fieldset", {}, h("legend", { text: "Latents, those that carry most first" }), rows, h("p", { class: "tools" }, reset, zero)),
+    h("fieldset", {}, h("legend", { text: "Latents, the most informative first" }), rows, h("p", { class: "tools" }, reset, zero)),
     sentence);
 };

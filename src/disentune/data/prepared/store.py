@@ -57,7 +57,7 @@ def root() -> Path:
     if not value:
         raise DataError(
             f"no data root is set: choose a folder for prepared data sets with `export {VARIABLE}=/some/folder`, "
-            "with `data: {root: /some/folder}` in the sweep, or with --root"
+            "with `data: {root: /some/folder}` in the sweep, or for `disentune data` with --root"
         )
     path = Path(os.path.expanduser(value))
     if not path.is_absolute():
