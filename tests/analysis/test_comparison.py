@@ -69,6 +69,24 @@ def test_a_clear_difference_of_six_seeds_is_resolved():
     assert pair.seeds_needed <= 6
 
 
+def test_more_seeds_are_needed_than_those_with_which_the_test_cannot_reach_5_percent():
+    """Whatever the effect, five pairs give p >= 0.0625 and three seeds each p >= 0.1."""
+    frame = trials(a=[9.0, 9.1, 9.3, 9.2], b=[0.1, 0.3, 0.2, 0.2])
+    assert compare(frame, "arm", "mig").pairs[0].seeds_needed == 6
+    frame.loc[frame["arm"] == "b", "seed"] += 10
+    assert compare(frame, "arm", "mig").pairs[0].seeds_needed == 4
+
+
+def test_too_few_seeds_for_so_many_pairs_are_reported():
+    """With six seeds the smallest p is 2/64, of three pairs corrected 6/64."""
+    found = compare(trials(a=np.arange(6) + 9.0, b=np.arange(6) * 1.1, c=np.arange(6) * 1.3 - 9), "arm", "mig")
+    assert {pair.p_holm for pair in found.pairs} == {6 / 64}
+    assert {pair.verdict for pair in found.pairs} == {"cannot reach 5 % with 6 pairs (smallest p holm 0.0938)"}
+    assert {pair.verdict for pair in compare(trials(a=A, b=B, c=A), "arm", "mig").pairs} == {
+        "cannot reach 5 % with 5 pairs (smallest p 0.0625)"
+    }
+
+
 def test_p_values_are_corrected_over_all_pairs():
     rng = np.random.default_rng(1)
     found = compare(trials(**{name: rng.normal(level, 1, 8) for level, name in enumerate("abcd")}), "arm", "mig")

@@ -132,6 +132,16 @@ def test_improvement_is_the_mann_whitney_statistic():
     assert statistics.improvement(a, a) == 0.5
 
 
+@pytest.mark.parametrize(("n", "m"), [(3, 3), (4, 7), (10, 10)])
+def test_improvement_of_separate_samples_is_bounded_by_as_many_wins_in_a_row(n, m):
+    """Every resample agrees, so a bootstrap would give an interval without width."""
+    wins = min(n, m)
+    exact = scipy.stats.binomtest(wins, wins).proportion_ci(method="exact")
+    high, low = np.arange(n) + 100.0, np.arange(m) * 1.0
+    assert statistics.improvement_interval(high, low) == pytest.approx((exact.low, exact.high))
+    assert statistics.improvement_interval(low, high) == pytest.approx((1 - exact.high, 1 - exact.low))
+
+
 def test_enumerated_resamples_are_all_of_them():
     """Against the plain enumeration of n**n draws with replacement."""
     x = np.array([1.0, 4.0, 9.0, 16.0])

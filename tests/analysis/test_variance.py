@@ -47,6 +47,12 @@ def test_exact_tables():
     assert rows["value"].tolist() == pytest.approx([0, 1])
 
 
+def test_a_single_method_explains_exactly_nothing():
+    rows = variance_explained(study(datasets=1, methods=1, setting=1.0), ["mig"]).set_index("grouping")
+    assert rows.loc["method", ["value", "adjusted", "low", "high"]].tolist() == [0, 0, 0, 0]
+    assert rows.loc["method*strength", "value"] > 0
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_method_and_strength_explain_at_least_what_the_method_does(seed):
     rows = variance_explained(study(rng=seed, setting=seed / 10, method=0.5, seeds=2 + seed % 3), ["mig"])

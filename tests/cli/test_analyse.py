@@ -39,6 +39,14 @@ def test_without_a_name_all_analyses_that_the_scores_allow(disentune, table):
     assert [one["analysis"] for one in found] == ["agreement", "variance_explained", "transfer", "selection"]
 
 
+def test_scores_that_are_not_analysed_are_named(disentune, table):
+    table.assign(mine=table["mig"], dci=table["sap"], kl_sum=1.0).to_csv("more.csv", index=False)
+    code, _, err = disentune("analyse", "more.csv", "--analysis", "variance_explained")
+    assert code == 0
+    assert "note: not analysed: mine, dci; name all scores with --metrics" in " ".join(err.split())
+    assert "note" not in disentune("analyse", "more.csv", "--analysis", "transfer", "--metrics", "mig,mine")[2]
+
+
 def test_a_run_is_analysed_by_its_framework_and_strength(disentune, finished):
     code, out, _ = disentune("analyse", "tiny", "--analysis", "variance_explained", "--metrics", "mig", "--json")
     rows = json.loads(out)["rows"]
@@ -56,7 +64,7 @@ def test_a_run_is_analysed_by_its_framework_and_strength(disentune, finished):
         (["scores.csv", "--columns", "dataset"], "must look like dataset=A,method=B"),
         (["scores.csv", "--columns", "dataset=date"], "unknown column 'date'. Did you mean 'data'?"),
         (["scores.csv", "--columns", "dataset=data", "--analysis", "variance"], "unknown analysis 'variance'"),
-        (["scores.csv", "--columns", "dataset=data", "--metrics", "mag"], "unknown metric 'mag'"),
+        (["scores.csv", "--columns", "dataset=data", "--metrics", "mag"], "unknown metric 'mag'. Did you mean 'mig'? Known: mig, modularity, sap"),
         (["nothing.csv"], "does not exist"),
         (["broken.parquet"], "cannot be read as parquet"),
         (["empty.csv"], "cannot be read as csv"),

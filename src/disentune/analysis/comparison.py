@@ -6,7 +6,7 @@ sets, their mean is the score of that seed.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
 
@@ -46,8 +46,11 @@ class Pair:
     improvement_low: float
     improvement_high: float
     seeds_needed: int | None
-    """Seeds per value needed to detect the observed difference in 80 % of repetitions."""
+    """Seeds per value needed to detect the observed difference in 80 % of repetitions, and for the exact test to be
+    able to reach 5 %."""
     p_holm: float = math.nan
+    smallest_p_holm: float = 0.0
+    """The smallest value that `p_holm` can have with this many pairs and seeds."""
 
     @property
     def verdict(self) -> str:
@@ -57,9 +60,11 @@ class Pair:
             return f"no verdict with only {fewest} seed{'s'[: fewest > 1]}"
         if self.p_holm < statistics.ALPHA:
             return "resolved"
+        seeds = f"{fewest} {'pairs' if self.paired else 'seeds each'}"
         if self.smallest_p > statistics.ALPHA:
-            what = "pairs" if self.paired else "seeds each"
-            return f"cannot reach 5 % with {fewest} {what} (smallest p {self.smallest_p:.3g})"
+            return f"cannot reach 5 % with {seeds} (smallest p {self.smallest_p:.3g})"
+        if self.smallest_p_holm > statistics.ALPHA:
+            return f"cannot reach 5 % with {seeds} (smallest p holm {self.smallest_p_holm:.3g})"
         return "not resolved"
 
 
@@ -137,9 +142,19 @@ def compare(
     notes += _mean_note(frame, by)
     order = sorted(samples, key=lambda value: _rank(samples[value], mode))
     found = [_pair(a, b, samples, mode) for a, b in _pairs_of(order, by, baseline)]
-    corrected = statistics.holm(np.array([pair.p for pair in found]))
-    pairs = [Pair(**{**vars(pair), "p_holm": float(p)}) for pair, p in zip(found, corrected, strict=True)]
-    return Comparison(metric, by, tuple(pairs), tuple(notes))
+    return Comparison(metric, by, tuple(_corrected(found)), tuple(notes))
+
+
+def _corrected(pairs: list[Pair]) -> list[Pair]:
+    """The pairs with Holm's correction, which multiplies the smallest p by the number of tests and never falls after
+    it."""
+    tested = [pair.smallest_p for pair in pairs if not math.isnan(pair.p)]
+    least = min(1.0, len(tested) * min(tested, default=0.0))
+    corrected = statistics.holm(np.array([pair.p for pair in pairs]))
+    return [
+        replace(pair, p_holm=float(p), smallest_p_holm=max(least, pair.smallest_p))
+        for pair, p in zip(pairs, corrected, strict=True)
+    ]
 
 
 # ---- which scores
@@ -253,8 +268,13 @@ def _pair(a: Any, b: Any, samples: Mapping[Any, pd.Series], mode: str) -> Pair:
         smallest_p=statistics.smallest_p(n, m, is_paired),
         probability_of_improvement=statistics.improvement(better, worse),
         improvement_low=improved.low, improvement_high=improved.high,
-        seeds_needed=statistics.seeds_needed(effect(first, second), is_paired) if decided else None,
+        seeds_needed=_seeds_needed(effect(first, second), is_paired) if decided else None,
     )  # fmt: skip
+
+
+def _seeds_needed(effect: float, is_paired: bool) -> int | None:
+    needed = statistics.seeds_needed(effect, is_paired)
+    return None if needed is None else max(needed, statistics.fewest_seeds(is_paired))
 
 
 def _matched(a: pd.Series, b: pd.Series) -> tuple[np.ndarray, np.ndarray, bool]:

@@ -66,14 +66,22 @@ def metrics_of(frame: pd.DataFrame, asked: Sequence[str] | None = None) -> list[
 
     Raises ConfigError if one of them is missing, or is not finite in some row.
     """
-    others = {*KEYS, *LABEL_FREE}
-    found = list(asked or (key for key in STUDIED if key in frame))
-    found = found or [key for key in frame if key not in others and _is_score(key, frame) and _is_number(frame[key])]
+    found = list(asked or (key for key in STUDIED if key in frame)) or _scores(frame)
     if not found:
         raise ConfigError("the table has no column of scores; name some with --metrics")
     for key in found:
         _assert_score(frame, key)
     return found
+
+
+def left_out(frame: pd.DataFrame) -> list[str]:
+    """Columns that look like scores, which `metrics_of` leaves out because the table has scores of the study."""
+    return [key for key in _scores(frame) if key not in STUDIED] if any(key in frame for key in STUDIED) else []
+
+
+def _scores(frame: pd.DataFrame) -> list[str]:
+    others = {*KEYS, *LABEL_FREE}
+    return [key for key in frame if key not in others and _is_score(key, frame) and _is_number(frame[key])]
 
 
 def _is_score(key: str, frame: pd.DataFrame) -> bool:
@@ -89,7 +97,8 @@ def _is_number(column: pd.Series) -> bool:
 
 def _assert_score(frame: pd.DataFrame, key: str) -> None:
     if key not in frame:
-        raise ConfigError(unknown("metric", key, (str(name) for name in frame if _is_number(frame[name]))))
+        known = (str(name) for name in frame if name not in KEYS and _is_number(frame[name]))
+        raise ConfigError(unknown("metric", key, known))
     if not _is_number(frame[key]):
         raise ConfigError(f"{key}: must be a numeric column, but has type {frame[key].dtype}")
     missing = int((~np.isfinite(frame[key].to_numpy(dtype=float))).sum())

@@ -177,6 +177,11 @@ def smallest_p(n: int, m: int, is_paired: bool) -> float:
     return min(1.0, 2 / 2**n if is_paired else 2 / math.comb(n + m, n))
 
 
+def fewest_seeds(is_paired: bool, alpha: float = ALPHA) -> int:
+    """The fewest seeds per arm with which the exact test can reach alpha: at 5 %, six pairs, or four seeds each."""
+    return next(n for n in range(2, MOST_SEEDS) if smallest_p(n, n, is_paired) <= alpha)
+
+
 # ---- how often one is better
 
 
@@ -187,9 +192,18 @@ def improvement(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def improvement_interval(a: np.ndarray, b: np.ndarray, confidence: float = CONFIDENCE) -> Interval:
-    """Percentile interval of `improvement` over independent resamples of both: enumerated up to n = 6."""
+    """Percentile interval of `improvement` over independent resamples of both: enumerated up to n = 6.
+
+    If one sample beats the other throughout, so does every resample. Then the bound is that of Clopper and Pearson for
+    min(n, m) disjoint pairs, all won: 0.4 at n = 4.
+    """
     gaps = np.asarray(a)[:, None] - np.asarray(b)
     wins = (gaps > 0) + (gaps == 0) / 2
+    bound = ((1 - confidence) / 2) ** (1 / min(len(a), len(b)))
+    if wins.min() == 1:
+        return Interval(bound, 1.0)
+    if wins.max() == 0:
+        return Interval(0.0, 1 - bound)
     (rows, row_weights), (columns, column_weights) = _resamples(len(a)), _resamples(len(b))
     values = rows @ wins @ columns.T / (len(a) * len(b))
     return _percentiles(values.ravel(), np.outer(row_weights, column_weights).ravel(), confidence)

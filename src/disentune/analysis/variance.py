@@ -23,7 +23,8 @@ def explained(values: np.ndarray, groups: np.ndarray) -> tuple[float, float]:
     between = float((np.bincount(groups, moved) ** 2 / np.maximum(counts, 1)).sum())
     if total <= 0:
         return np.nan, np.nan
-    share, kinds = min(1.0, between / total), np.count_nonzero(counts)
+    kinds = np.count_nonzero(counts)
+    share = min(1.0, between / total) if kinds > 1 else 0.0  # of one group, only rounding is left
     return share, 1 - (1 - share) * (n - 1) / (n - kinds) if n > kinds else np.nan
 
 
@@ -74,6 +75,8 @@ def _resampled(values: np.ndarray, settings: np.ndarray) -> tuple[np.ndarray, np
 
 def _resampled_shares(sums: np.ndarray, squares: np.ndarray, settings: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """R2 of each resample by groups of settings, (resamples, metrics)."""
+    if groups.max() == 0:
+        return np.zeros(squares.shape)
     group_of = np.zeros(len(sums), np.int64)
     group_of[settings] = groups
     by_group = np.zeros((groups.max() + 1, *sums.shape[1:]))

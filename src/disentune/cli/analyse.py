@@ -54,7 +54,7 @@ def analyse(
     disentune analyse scores.csv --columns dataset=data,method=model --analysis variance_explained --json
     """
     from disentune.analysis import ANALYSES
-    from disentune.analysis.scores import metrics_of
+    from disentune.analysis.scores import left_out, metrics_of
 
     if analysis is not None and analysis not in ANALYSES:
         raise ConfigError(f"--analysis: {unknown('analysis', analysis, ANALYSES)}")
@@ -62,6 +62,8 @@ def analyse(
     asked = [name.strip() for name in metrics.split(",")] if metrics else None
     if asked:
         metrics_of(frame, asked)  # otherwise each analysis would report it
+    elif what.endswith(TABLES) and (others := left_out(frame)):
+        err.print(f"note: not analysed: {', '.join(others)}; name all scores with --metrics", markup=False)
     found = {analysis: ANALYSES[analysis].rows(frame, asked)} if analysis else _every(frame, asked)
     if as_json:
         shown = [{"analysis": name, "rows": _records(rows)} for name, rows in found.items()]

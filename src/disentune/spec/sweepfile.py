@@ -392,7 +392,8 @@ class _Builder:
         name = value.get("name") if isinstance(value, Mapping) else value
         if isinstance(name, str) and name in kinds:
             return {**given, key: value}
-        text = f"{key}.name: must be one of {', '.join(kinds)}, got {name!r}.{did_you_mean(str(name), kinds)}"
+        near = did_you_mean(str(name), kinds)
+        text = f"{key}.name: must be one of {', '.join(kinds)}, got {name!r}{near and '.'}{near}"
         self.complain(self.document.where(_path(key)), text)
         return {kept: setting for kept, setting in given.items() if kept != key}
 
