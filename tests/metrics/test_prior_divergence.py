@@ -66,6 +66,24 @@ def test_it_is_the_divergence_that_the_framework_minimises():
     assert abs(found - np.mean(repeats)) < 4 * np.std(repeats, ddof=1)
 
 
+@pytest.mark.parametrize("signs", [(1, 1), (-1, 1), (-1, -1)])
+@pytest.mark.parametrize("order", [[0, 1], [1, 0]])
+def test_order_and_sign_of_latents_do_not_matter(order, signs):
+    """A prior whose draws are a lattice that looks the same from every side, so that both sums have equal terms."""
+    axis = np.linspace(-2, 2, 9)
+    lattice = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    prior = STANDARD_NORMAL._replace(sample=lambda count, latents, rng: lattice)
+    means, logvars = posteriors(40)
+
+    def found(means, logvars):
+        table = replace(table_of(means, logvars=logvars), prior=prior)
+        metric = METRICS["prior_divergence"]
+        return scored(metric, table, 0, metric.params()).numbers["prior_divergence"]
+
+    assert found((means * signs)[:, order], logvars[:, order]) == pytest.approx(found(means, logvars), rel=1e-12)
+    assert found(means[:, [1, 0]], logvars) != pytest.approx(found(means, logvars), rel=1e-3)  # another mixture
+
+
 def test_a_single_posterior_has_the_closed_form():
     """KL(N(0, 1) || N(m, s^2)) = log s + (1 + m^2) / (2 s^2) - 1/2, in each of two latents."""
     mean, deviation = 0.5, 1.4

@@ -66,7 +66,7 @@ def test_the_network_and_loss_of_the_full_sweeps_are_those_of_the_paper(name):
     assert values(name, "dataset.name", "dataset.transform", "model.name", "model.latents", "recon.name") == {
         ("dsprites", "unit", "conv64_mathieu", 10, "bce")
     }
-    assert values(name, "training.learning_rate") == {(1e-4,)}
+    assert values(name, "training.learning_rate", "training.optimiser.amsgrad") == {(1e-4, True)}
     assert len({config.seed for config in trials(name)}) == 100
 
 

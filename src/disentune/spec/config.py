@@ -590,6 +590,7 @@ def _mismatches(
     if framework and model and training:
         yield from _refusal("framework", framework, _setting(dataset, model, training))
     if framework:
+        yield from _refused_factors(framework, dataset)
         yield from _refused_pairs(framework, dataset)
 
 
@@ -607,6 +608,12 @@ def _refused_batch(training: TrainingParams, images: int) -> Iterable[Mistake]:
         yield Mistake("training.batch_size", text, training.batch_size, True)
 
 
+def _refused_factors(framework: Named, dataset: Named) -> Iterable[Mistake]:
+    if framework.plugin.needs_factors and dataset.plugin.lacks(dataset.params) == "factors":
+        text = f"'{framework.name}' needs the factors of each image, but the data set '{dataset.name}'"
+        yield Mistake("framework.name", f"{text} {LACKING['factors']}; {_in_their_place()}")
+
+
 def _refused_pairs(framework: Named, dataset: Named) -> Iterable[Mistake]:
     law = getattr(framework.params, "pairs", None)
     lacking = dataset.plugin.lacks(dataset.params)
@@ -622,7 +629,7 @@ def _refused_pairs(framework: Named, dataset: Named) -> Iterable[Mistake]:
 
 
 def _in_their_place() -> str:
-    single = (one.name for one in FRAMEWORKS if "pairs" not in one.params.model_fields)
+    single = (one.name for one in FRAMEWORKS if not one.needs_factors and "pairs" not in one.params.model_fields)
     return f"use a framework that learns from single images: {', '.join(single)}"
 
 
