@@ -180,6 +180,7 @@ def test_a_missing_file_is_refused_with_its_line(disentune, tmp_path, monkeypatc
     err = refused(disentune, monkeypatch, "run", study)
     assert "study.yaml:3" in err
     assert "needs.donors: there is no file donorz.yaml" in err
+    assert "unknown key of needs" not in err
 
 
 WRONG_NEEDS = {

@@ -149,7 +149,8 @@ def _assert_scored(params: Params, known: Iterable[str], where: str) -> None:
 def _assert_fits(params: Params, config: TrialConfig, where: str) -> None:
     """Trained on the very images that are to be changed, with pixels in [0, 1]."""
     if changes := changed_keys(params.base, config.dataset.tree()):
-        raise ConfigError(f"dataset.base: differs from the data set of {where}: {'; '.join(changes)}; make them equal")
+        told = changes[:1] if changes[0].startswith("name ") else changes  # another data set has other parameters
+        raise ConfigError(f"dataset.base: differs from the data set of {where}: {'; '.join(told)}; make them equal")
     if config.pixels != Pixels(transform="unit"):
         raise ConfigError(f"dataset.donors: {where} must have dataset.transform: unit and no noise, as the changes are "
                           "made to pixels in [0, 1]")  # fmt: skip

@@ -293,8 +293,11 @@ class _Builder:
         if not isinstance(tree, Mapping):
             text = f"needs: must be a mapping such as {{donors: sweeps/donors.yaml}}, got {tree!r}"
             self.complain(self.document.where(("needs",)), text)
+            self.unread.add("needs")
             return {}
         read = {key: self._needed(key, value) for key, value in tree.items()}
+        if None in read.values():
+            self.unread.add("needs")
         return {key: sweep for key, sweep in read.items() if sweep is not None}
 
     def _needed(self, key: str, value: Any) -> SweepFile | None:
