@@ -28,7 +28,7 @@ test-rest: setup  ## what `make test` leaves out: every fault, the whole cluster
 test-all: test test-rest  ## every test there is
 
 test-gpu: setup  ## what only a GPU can show, and build/gpu_throughput.md; skips everything without a CUDA device
-	$(BIN)/python -m pytest -m "gpu and (long or not long)" -rs tests/gpu
+	$(BIN)/python -m pytest -m "gpu and (long or not long)" -rs -s tests/gpu
 
 faults: setup  ## real faults of every kind at random moments of a sweep on Ray; best as root
 	$(BIN)/python -m pytest -m "long or not long" tests/faults
