@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart test test-rest test-all faults check check-ray bench audit schema docs docs-serve gallery clean
+.PHONY: setup quickstart test test-rest test-all test-gpu faults check check-ray bench audit schema docs docs-serve gallery clean
 
 setup: $(VENV)/.ready
 
@@ -26,6 +26,9 @@ test-rest: setup  ## what `make test` leaves out: every fault, the whole cluster
 	FUZZ_TIMES=1 $(BIN)/python -m pytest -m "fuzz or (long and not ray and not cluster and not browser)" -n 2
 
 test-all: test test-rest  ## every test there is
+
+test-gpu: setup  ## what only a GPU can show, and build/gpu_throughput.md; skips everything without a CUDA device
+	$(BIN)/python -m pytest -m "gpu and (long or not long)" -rs -s tests/gpu
 
 faults: setup  ## real faults of every kind at random moments of a sweep on Ray; best as root
 	$(BIN)/python -m pytest -m "long or not long" tests/faults

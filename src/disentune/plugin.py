@@ -363,7 +363,7 @@ class Helper:
 
 
 Images = Callable[[int], Tensor]
-"""n -> n images (n, c, h, w) of the data set, in the transform's units; all images if there are fewer."""
+"""n -> n images (n, c, h, w) of the data set on the CPU, in the transform's units; all images if there are fewer."""
 
 
 @dataclass(frozen=True)

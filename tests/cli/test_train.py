@@ -254,6 +254,13 @@ def test_a_trial_of_a_gpu_is_refused_where_there_is_none(disentune, tmp_path, mo
     assert "needs a GPU (training.device: cuda), but this machine has none" in err
 
 
+def test_a_trial_of_a_mac_is_refused_on_another_machine(disentune, tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    code, out, err = disentune("train", sweep_file(tmp_path), "--set", "training.device=mps")
+    assert (code, out) == (2, "")
+    assert "needs a GPU (training.device: mps), but this machine has none" in err
+
+
 def test_a_copied_trial_repeats_without_its_run(disentune, finished, tmp_path):
     trial = finished.trials()[0]
     shutil.copytree(trial.path, tmp_path / "elsewhere" / trial.id)

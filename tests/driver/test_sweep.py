@@ -45,6 +45,16 @@ def test_what_is_not_an_address_for_a_driver_is_refused_before_the_run_is_touche
     assert not run.path.exists()
 
 
+@pytest.mark.parametrize("device", ["mps", "{grid: [cpu, mps]}"])
+def test_a_sweep_for_a_mac_is_refused_on_another_machine_before_the_run_is_touched(tmp_path, monkeypatch, device):
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    run = Run(tmp_path / "run")
+    asked = check(read_sweep(sweep_file(tmp_path), [f"training.device={device}"]))
+    with pytest.raises(ConfigError, match=r"training\.device: mps needs a Mac .*; use cpu or cuda"):
+        sweep.launch(sweep.LaunchRequest(run, asked, EVERY_TRIAL, lambda *news: None, None))
+    assert not run.path.exists()
+
+
 def test_without_an_address_no_cluster_is_joined_that_happens_to_run_here(monkeypatch):
     asked = []
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")

@@ -1,6 +1,5 @@
 """The loop: exact through any interruption, and the loss that `loss_scale` says it is."""
 
-import io
 import itertools
 import json
 import re
@@ -12,41 +11,13 @@ import torch
 from torch import nn
 
 from disentune.errors import TrialError
-from disentune.frameworks import FRAMEWORKS
 from disentune.learn import training as training_module
 from disentune.learn.training import Training, built_model
 from disentune.metrics import METRICS
 from disentune.plugin import Framework, Frozen, Helper, Losses
-from disentune.spec.config import Invalid, Named, TrialConfig, row_steps
+from disentune.spec.config import Invalid, Named, row_steps
 from framework_examples import CASES, EXAMPLES, FALLS
-
-MODES = {
-    "mse": {"recon": {"name": "mse"}},
-    "overlap": {"recon": {"name": "overlap", "kernel": "box", "radius": 3, "alpha": 9}},
-    "bce": {"recon": {"name": "bce"}, "transform": "unit"},
-}
-
-
-def transform_of(framework: str) -> str:
-    return "unit" if ":" not in framework and FRAMEWORKS[framework].needs_unit_range else "standardise"
-
-
-def tiny(framework="beta_vae", recon="mse", scale="mean", **changes) -> TrialConfig:
-    mode = MODES[recon]
-    framework = {"name": framework, "beta": 0.1} if isinstance(framework, str) else framework
-    training = {"steps": 12, "batch_size": 4, "learning_rate": 1e-2, "log_every": 4} | changes.pop("training", {})
-    tree = {
-        "dataset": {"name": "xysquares", "image_size": 8, "square_size": 2, "grid_size": 3, "squares": 3,
-                    "transform": mode.get("transform", transform_of(framework["name"]))},
-        "model": {"name": "mlp", "width": 8, "latents": 4},
-        "framework": framework,
-        "recon": mode["recon"],
-        "training": training,
-        "evaluation": {"metrics": ["mig"], "every": 6},
-        "loss_scale": scale,
-        "seed": 3,
-    }  # fmt: skip
-    return TrialConfig.parse(tree | changes)
+from tiny_trials import MODES, assert_equal, through_disk, tiny, transform_of
 
 
 @pytest.fixture(autouse=True)
@@ -57,13 +28,6 @@ def untrained_donors(monkeypatch):
 
 def rows(training: Training, until=None) -> list:
     return [progress.row for progress in training.run(until) if progress.row]
-
-
-def through_disk(training: Training) -> dict:
-    buffer = io.BytesIO()
-    torch.save(training.state(), buffer)
-    buffer.seek(0)
-    return torch.load(buffer, weights_only=True)
 
 
 def weights(training: Training) -> list:
@@ -135,16 +99,6 @@ def test_every_metric_of_a_resumed_trial_has_the_same_bits(names):
     first = Training(config)
     before = rows(first, until=9)
     assert json.dumps(before + rows(Training(config, through_disk(first)))) == json.dumps(expected)
-
-
-def assert_equal(a, b) -> None:
-    """Two states, to the bit."""
-    if isinstance(a, dict):
-        assert a.keys() == b.keys()
-        for key in a:
-            assert_equal(a[key], b[key])
-    else:
-        assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
 
 
 @pytest.mark.parametrize("missing", ["model", "optimiser", "sums"])

@@ -155,9 +155,9 @@ def test_fast_sizes_and_parameters_reach_the_metric(trained):
 def test_a_compiled_trial_from_a_gpu_is_scored_plainly_on_the_cpu(make_run, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     maker = make_run()
-    trial_id = maker.trial([], training__device="cuda", training__compile=True)
+    trial_id = maker.trial([], training__device="cuda", training__compile=True, training__precision="tf32")
     config = rescore._config(maker.run.trial(trial_id))
-    assert (config.training.device, config.training.compile) == ("cpu", False)
+    assert (config.training.device, config.training.compile, config.training.precision) == ("cpu", False, "float32")
 
 
 def test_the_values_that_a_population_ended_with_count(make_run):

@@ -5,6 +5,7 @@ import importlib
 import json
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from disentune.learn.transforms import Pixels
 from disentune.metrics import METRICS, best_of
 from disentune.plugin import COMPARED, wrong_names
 from disentune.results.tables import FIXED
+from disentune.spec import space
 from disentune.spec.config import Invalid, TrialConfig, flattened, metric_keys, nested
 
 TREE = {
@@ -88,6 +90,13 @@ def test_a_field_added_later_changes_no_id_until_it_is_set():
     assert len({plain.id, *(config.id for config in configs)}) == len(LATER) + 2
     assert [TrialConfig.parse(config.tree()).id for config in configs] == [config.id for config in configs]
     assert TrialConfig.parse({**tree, "dataset": {**tree["dataset"], "centred": True}}).id == plain.id
+
+
+def test_the_quick_start_s_trials_keep_their_ids():
+    points = space.read(Path(__file__).parents[2] / "sweeps" / "quickstart.yaml").points
+    ids = sorted(point.config.id for point in points)
+    assert (len(ids), ids[0]) == (18, "0e3c02f2e0dcbe37")
+    assert hashlib.sha256(" ".join(ids).encode()).hexdigest()[:16] == "a8e8abc32e8968ea"
 
 
 def test_defaults_written_out_give_the_same_id():

@@ -110,10 +110,11 @@ def _show_row(row: Row, as_json: bool) -> None:
 
 
 def _assert_device(config: TrialConfig) -> None:
-    from disentune.learn import cuda
+    from disentune.learn import process
 
-    if config.training.device == "cuda" and not cuda.is_available():
-        raise ConfigError(f"trial {config.id} needs a GPU (training.device: cuda), but this machine has none")
+    device = config.training.device
+    if not process.has(device):
+        raise ConfigError(f"trial {config.id} needs a GPU (training.device: {device}), but this machine has none")
 
 
 # ---- repeating a trial

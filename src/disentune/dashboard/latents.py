@@ -223,7 +223,7 @@ def shown(model: Opened, code: Sequence[float]) -> dict[str, Any]:
     if len(code) != trained.model.latents or not all(abs(number) <= FARTHEST for number in code):
         raise ConfigError(f"z: must be {trained.model.latents} numbers between -{FARTHEST:g} and {FARTHEST:g}")
     with model.lock, undisturbed(trained.model):
-        image = pixels(trained, decoded(trained, torch.tensor([code], device=trained.images.mean.device)))[0]
+        image = pixels(trained, decoded(trained, torch.tensor([code], device=trained.images.device)))[0]
         index, error = nearest(model, torch.from_numpy(image).permute(2, 0, 1).float().div(255))
         found = pixels(trained, trained.images(np.array([index])))[0]
     factors = trained.grid.factors(np.array([index]))[0].tolist()

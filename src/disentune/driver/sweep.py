@@ -19,7 +19,7 @@ from disentune.driver.joining import join
 from disentune.driver.nodes import is_dead
 from disentune.errors import ConfigError
 from disentune.files.storage import OWNER, Place, owner, owner_in, without_password
-from disentune.learn import cuda
+from disentune.learn import cuda, process
 from disentune.plugin import Source
 from disentune.runs.choice import Choice, selection_of
 from disentune.runs.ledger import Run
@@ -28,7 +28,7 @@ from disentune.runs.segment import TIME_IS_UP
 from disentune.runs.transfers import Transfers
 from disentune.spec.settings import Resources
 from disentune.spec.space import SweepPoints
-from disentune.spec.sweepfile import Domain, SweepFile
+from disentune.spec.sweepfile import Domain, Entry, SweepFile
 from disentune.tracking.connection import Connection
 from disentune.tracking.streaming import Streaming
 
@@ -141,6 +141,7 @@ def launch(request: LaunchRequest) -> Ending:
     else:
         _assert_enough({"CPU": os.cpu_count() or 1, "GPU": cuda.device_count()}, sweep.settings.resources)
         _assert_compiler(sweep)
+        _assert_mps(sweep)
     with run.locked() as session, _deletion(run.path) as is_deleted:
         _clear_scratch()
         request.transfers.carry_out(run, say)
@@ -340,13 +341,25 @@ def _load_what_comes_next() -> None:
 
 def _assert_compiler(sweep: SweepFile) -> None:
     """torch.compile generates C++ code and needs a compiler for it."""
-    entries = [arm["training.compile"] for arm in sweep.arms.values() if "training.compile" in arm]
-    wanted = [e for e in entries if True in (e.value.values if isinstance(e.value, Domain) else [e.value])]
+    wanted = _entries(sweep, "training.compile", True)
     if wanted and not any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "clang++")):
         raise ConfigError(
             f"{wanted[0].where} training.compile: torch.compile needs a C++ compiler, and this machine has none; "
             "install g++, or set training.compile: false"
         )
+
+
+def _assert_mps(sweep: SweepFile) -> None:
+    wanted = _entries(sweep, "training.device", "mps")
+    if wanted and not process.has("mps"):
+        text = "mps needs a Mac with Apple's GPU, and this machine has none; use cpu or cuda"
+        raise ConfigError(f"{wanted[0].where} training.device: {text}")
+
+
+def _entries(sweep: SweepFile, key: str, value: Any) -> list[Entry]:
+    """The entries of arms in which a key has this value, perhaps among others."""
+    entries = [arm[key] for arm in sweep.arms.values() if key in arm]
+    return [e for e in entries if value in (e.value.values if isinstance(e.value, Domain) else [e.value])]
 
 
 def _assert_enough(available: dict[str, float], wanted: Resources) -> None:

@@ -6,6 +6,7 @@ import torch
 from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor
 
+from disentune.maths.exact import in_float64
 from disentune.maths.gaussian import kl_to_prior, nats_per_image, sample
 from disentune.plugin import AutoEncoder, Batch, Framework, Frozen, Losses, State, Step
 
@@ -60,8 +61,8 @@ def rests(error: Tensor, beta: Tensor, params: Params) -> Tensor:
 
 def controlled(kl: Tensor, state: State, params: Params) -> State:
     """One step of the controller: its new integral, and its new beta before clipping."""
-    integral, beta = (state[name].to(kl.device) for name in ("integral", "beta"))
-    error = params.kl_target - kl.detach().double()
+    error = params.kl_target - in_float64(kl)
+    integral, beta = (state[name].to(error.device) for name in ("integral", "beta"))
     integral = torch.where(rests(error, beta, params), integral, integral - params.ki * error)
     return {"integral": integral, "beta": params.kp * torch.sigmoid(-error) + integral + params.beta_min}
 
@@ -72,7 +73,7 @@ def loss(model: AutoEncoder, batch: Batch, params: Params, step: Step) -> Losses
     recon = batch.recon(model.decode(sample(q, step.rng)), batch.x)
     kl = nats_per_image(kl_to_prior(q))
     state = controlled(kl, step.state, params)
-    beta = state["beta"].clamp(params.beta_min, params.beta_max).to(kl.dtype)
+    beta = state["beta"].clamp(params.beta_min, params.beta_max).to(kl)
     return Losses(recon, beta * kl, {"kl": kl}, {"beta": beta}, state=state)
 
 

@@ -4,6 +4,8 @@ import errno
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -13,6 +15,7 @@ _OUT_OF_MEMORY = (
     "CUDA error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
+    "MPS backend out of memory",
     "DefaultCPUAllocator: can't allocate memory",
 )
 
@@ -35,8 +38,23 @@ def prepare(fraction: float) -> None:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is only repeatable with this
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
+    _allow_tf32(False)  # torch allows it in convolutions
     torch.cuda.empty_cache()
     torch.cuda.set_per_process_memory_fraction(fraction if 0 < fraction < 1 else 1.0)
+
+
+def _allow_tf32(allowed: bool) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+
+
+@contextmanager
+def tf32() -> Iterator[None]:
+    """Lets matrix products and convolutions shorten their factors to 10 bits of mantissa; sums stay in float32."""
+    _allow_tf32(True)
+    try:
+        yield
+    finally:
+        _allow_tf32(False)
 
 
 def hide() -> None:

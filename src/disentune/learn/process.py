@@ -13,6 +13,13 @@ from disentune.learn import cuda
 _MALLOPT = {-3: 1 << 30, -1: (1 << 31) - 1, -2: 64 << 20}
 
 
+def has(device: str) -> bool:
+    """Whether this machine has a device of this kind."""
+    if device == "mps":
+        return torch.backends.mps.is_available()
+    return device == "cpu" or cuda.is_available()
+
+
 def prepare(threads: int, device: str, gpu_fraction: float = 1.0) -> None:
     """Call before each trial; cheap to repeat."""
     with contextlib.suppress(OSError, AttributeError):

@@ -5,6 +5,7 @@ state: only the model, the optimisers, the framework's own state, the step and t
 saved.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,8 +21,10 @@ from disentune.data.prepared.stored import contents
 from disentune.errors import DataError, TrialError, first_line
 from disentune.files.earlier import earlier
 from disentune.learn import evaluation
+from disentune.learn.precision import network_in, step_in
 from disentune.learn.transforms import Inputs, fits, inputs, moved
 from disentune.maths.adam import Adam
+from disentune.maths.exact import in_float64, placed
 from disentune.maths.randomness import stream, torch_seed
 from disentune.plugin import AutoEncoder, Batch, Donor, FactorImages, Framework, Losses, Optimiser, Step
 from disentune.spec.config import WATCHED, Scored, TrialConfig
@@ -38,7 +41,7 @@ class Progress:
 
 @dataclass
 class _Sums:
-    """Losses summed since the last row, in float64 on the device."""
+    """Losses summed since the last row, in float64, on the device if it has float64."""
 
     names: list[str] = field(default_factory=list)
     total: Tensor | None = None
@@ -47,7 +50,7 @@ class _Sums:
     def add(self, losses: Losses) -> None:
         named = {"recon": losses.recon, "latent": losses.latent, **losses.parts}
         named |= {f"{WATCHED}{name}": value for name, value in losses.watch.items()}
-        values = torch.stack([*named.values()]).detach().double()
+        values = in_float64(torch.stack([*named.values()]))
         self.names = [*named]
         self.total = values if self.total is None else self.total.add_(values)
         self.steps += 1
@@ -167,7 +170,8 @@ class Training:
         self.ordered = np.array([name not in self.data.categorical for name in self.data.factor_names])
         self.inputs = self._inputs(on_device)
         self.model = built_model(config).to(self.device)
-        self.network = compiled(self.model) if config.training.compile else self.model
+        network = compiled(self.model) if config.training.compile else self.model
+        self.network = network_in(config.training.precision, network)
         self.extra = self._extra()
         brought = [*self.model.parameters(), *(self.extra.parameters() if self.extra else ())]
         self.trained = [parameter for parameter in brought if parameter.requires_grad]
@@ -262,10 +266,10 @@ class Training:
         if self.helper:
             self.helper.network.load_state_dict(state["helper"])
             _restore(self.helper.optimiser, state["helper_optimiser"])
-        self.framework_state = {name: value.to(self.device) for name, value in state["framework"].items()}
+        self.framework_state = {name: placed(value, self.device) for name, value in state["framework"].items()}
         total = state["sums"]["total"]
-        self.sums = _Sums(list(state["sums"]["names"]), None if total is None else total.to(self.device).clone(),
-                          state["sums"]["steps"])  # fmt: skip
+        total = None if total is None else placed(total, self.device).clone()
+        self.sums = _Sums(list(state["sums"]["names"]), total, state["sums"]["steps"])
 
     # steps
 
@@ -279,10 +283,11 @@ class Training:
 
     def _advance(self) -> None:
         self.step += 1
-        losses = self._losses()
-        self._improve(self._objective(losses.recon, losses.latent))
-        if self.helper:
-            self.helper.improve(losses.helper)
+        with step_in(self.config.training.precision):
+            losses = self._losses()
+            self._improve(self._objective(losses.recon, losses.latent))
+            if self.helper:
+                self.helper.improve(losses.helper)
         self.framework_state = {name: value.detach() for name, value in losses.state.items()}
         self.sums.add(losses)
 
@@ -341,10 +346,10 @@ class Training:
         return rng.choice(len(self.data), size=size, replace=False)
 
     def _images(self, count: int) -> Tensor:
-        """Images for a framework that looks at the data before training starts."""
+        """Images on the CPU, for a framework that looks at the data before training starts."""
         rng, size = stream(self.config.seed, "images"), len(self.data)
         indices = np.arange(size) if size <= count else rng.integers(size, size=count)
-        return self.inputs(indices, rng)
+        return self.inputs.on_cpu()(indices, rng)
 
     def _recon(self, output: Tensor, target: Tensor) -> Tensor:
         found: Tensor = self.config.recon.plugin.per_image(output, target, self.config.recon.params).sum() / len(target)
@@ -383,9 +388,14 @@ class Training:
         return row | {name: value for name, value in means.items() if name.startswith(WATCHED)}
 
     def trained_model(self) -> evaluation.Trained:
-        """The current model, with everything needed to evaluate it."""
+        """The current model, with everything needed to evaluate it; on mps a copy on the CPU, because evaluations need
+        float64."""
         config, (framework, params, *_) = self.config, self.config.framework
+        model, images, extra = self.model, self.inputs, self.extra
+        if self.device.type == "mps":
+            model, images = copy.deepcopy(model).cpu(), images.on_cpu()
+            extra = copy.deepcopy(extra).cpu() if extra else None
         return evaluation.Trained(
-            self.model, self.inputs, config.recon, config.seed,
-            prior=framework.prior(params, self.extra), to_normal=framework.to_normal(params),
+            model, images, config.recon, config.seed,
+            prior=framework.prior(params, extra), to_normal=framework.to_normal(params),
         )  # fmt: skip

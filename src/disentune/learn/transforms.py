@@ -1,7 +1,7 @@
 """From indices to the network's input: pixels are scaled, optionally given noise, and standardised on the device."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -26,21 +26,27 @@ class Inputs:
 
     data: FactorImages
     mean: Tensor
+    """Per channel, float64 on the CPU; so is `std`."""
     std: Tensor
+    device: torch.device
     noise: float = 0.0
     resident: Tensor | None = None
     """All images of the data set on the device, if they are kept there."""
-    _folded: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    _folded: dict[torch.dtype, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False)
+
+    def on_cpu(self) -> "Inputs":
+        """The same images on the CPU."""
+        return replace(self, device=torch.device("cpu"), resident=None)
 
     def __call__(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> Tensor:
         indices = np.array(indices, np.int64)  # torch does not accept views with negative strides
         images = self._images(indices, rng)
         if not self.noise:
             scale, shift = self._scale_and_shift(images.dtype)
-            return images.to(self.mean.device, torch.float32).mul_(scale).add_(shift)
-        x = images.to(self.mean.device, torch.float32).mul_(1 / 255)
+            return images.to(self.device, torch.float32).mul_(scale).add_(shift)
+        x = images.to(self.device, torch.float32).mul_(1 / 255)
         keys = torch.as_tensor(indices, device=x.device)
-        return disturbed(x, keys, self.noise).sub_(self.mean.float()).div_(self.std.float())
+        return disturbed(x, keys, self.noise).sub_(self._moved(self.mean)).div_(self._moved(self.std))
 
     def _images(self, indices: np.ndarray, rng: np.random.Generator | None) -> Tensor:
         if self.resident is None:
@@ -52,8 +58,11 @@ class Inputs:
         255."""
         if kind not in self._folded:
             unit = 255 if kind == torch.uint8 else 1
-            self._folded[kind] = (1 / (unit * self.std)).float(), (-self.mean / self.std).float()
+            self._folded[kind] = self._moved(1 / (unit * self.std)), self._moved(-self.mean / self.std)
         return self._folded[kind]
+
+    def _moved(self, constants: Tensor) -> Tensor:
+        return constants.float().to(self.device)
 
 
 def inputs(pixels: Pixels, data: FactorImages, device: torch.device, published: Statistics | None = None) -> Inputs:
@@ -67,9 +76,9 @@ def inputs(pixels: Pixels, data: FactorImages, device: torch.device, published: 
         mean, std = (0.0,) * channels, (1.0,) * channels
 
     def per_channel(values: tuple[float, ...]) -> Tensor:
-        return torch.tensor(values, dtype=torch.float64).reshape(1, -1, 1, 1).to(device)
+        return torch.tensor(values, dtype=torch.float64).reshape(1, -1, 1, 1)
 
-    return Inputs(data, per_channel(mean), per_channel(std), pixels.noise)
+    return Inputs(data, per_channel(mean), per_channel(std), device, pixels.noise)
 
 
 def disturbed(x: Tensor, keys: Tensor, amplitude: float) -> Tensor:

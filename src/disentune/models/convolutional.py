@@ -133,7 +133,7 @@ class LastUp(Up):
     """The same layer for the few channels of an image; returns the usual layout of images."""
 
     def forward(self, x: Tensor, output_size: Any = None) -> Tensor:
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):  # which casts plain layers, but not ours
             return functional.conv_transpose2d(x, self.weight, self.bias, stride=2, padding=1)
         if torch.compiler.is_compiling():  # the compiler handles the gradient of plain layers, but not of ours
             assert self.bias is not None

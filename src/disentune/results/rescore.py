@@ -14,7 +14,7 @@ import pandas as pd
 from disentune.data.prepared.store import use_root
 from disentune.environment import environment
 from disentune.errors import ConfigError, TrialError, unknown
-from disentune.learn import cuda, evaluation, process
+from disentune.learn import evaluation, process
 from disentune.learn.evaluation import Encoded, Trained
 from disentune.learn.training import Training
 from disentune.maths.randomness import stream
@@ -56,11 +56,12 @@ def rebuilt(folder: TrialFolder) -> Rebuilt:
 
 
 def _config(folder: TrialFolder) -> TrialConfig:
-    """The config as it was trained last, but never compiled, and on the CPU if its device is not available."""
+    """The config as it was trained last, but in float32, never compiled, and on the CPU if its device is missing."""
     flat = flattened(folder.config().tree())
     flat |= next((row.get("overrides", {}) for row in reversed(folder.rows())), {})
     flat["training.compile"] = False
-    if not cuda.is_available():
+    flat["training.precision"] = "float32"  # as in every evaluation
+    if not process.has(flat["training.device"]):
         flat["training.device"] = "cpu"
     try:
         return TrialConfig.parse(nested(flat))

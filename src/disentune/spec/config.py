@@ -23,6 +23,7 @@ from disentune.recon import RECONS
 from disentune.spec.pixels import Pixels
 
 ID_LENGTH = 16
+Device = Literal["cpu", "cuda", "mps"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -55,8 +56,10 @@ class TrainingParams(Frozen):
     learning_rate: float = Field(gt=0, description="step size of Adam")
     log_every: Count = Field(100, ge=1, description="steps between rows of losses")
     threads: Count = Field(1, ge=1, le=1024, description="CPU threads; changing it changes results in the last bits")
-    device: Literal["cpu", "cuda"] = Field(
-        "cpu", description="where the model is trained; defaults to cuda if resources.gpu is above 0"
+    device: Device = Field(
+        "cpu",
+        description="where the model is trained; defaults to cuda if resources.gpu is above 0. mps is the GPU of a Mac "
+        "and has never been tried on one",
     )
     compile: bool = Field(
         False, description="torch.compile the networks; changes the last bits, worthwhile from about 5000 steps"
@@ -68,6 +71,11 @@ class TrainingParams(Frozen):
         True, description="draw the images of a batch independently; false: distinct images, so a batch can be the "
         "whole data set"
     )  # fmt: skip
+    precision: Literal["float32", "tf32", "bfloat16"] = added(
+        "float32",
+        description="of the networks in a training step: tf32 shortens what cuda multiplies to 10 bits, bfloat16 "
+        "computes in 16 bits; weights, losses and evaluations stay in float32",
+    )
 
 
 class EvaluationParams(Frozen):
@@ -221,7 +229,7 @@ class TrialConfig:
         """The same point with another seed, without parsing it again."""
         return self if seed == self.seed else replace(self, seed=seed)
 
-    def on(self, device: Literal["cpu", "cuda"]) -> "TrialConfig":
+    def on(self, device: Device) -> "TrialConfig":
         """The same point on another device."""
         return replace(self, training=self.training.model_copy(update={"device": device}))
 
@@ -570,6 +578,9 @@ def _mismatches(
     """Mistakes in the combination of sections that are each valid by themselves."""
     if framework and training:
         yield from _clashes(framework, training.steps)
+    if training and training.precision == "tf32" and training.device != "cuda":
+        text = f"tf32 exists only on NVIDIA GPUs (training.device: cuda), but the device is {training.device}"
+        yield Mistake("training.precision", f"{text}; use bfloat16, or omit it")
     unit_range = bool(recon and recon.plugin.needs_unit_range(recon.params))
     if unit_range and pixels and pixels.transform != "unit":
         yield Mistake("recon.name", f"'{recon.name}' needs targets in [0, 1]: set dataset.transform: unit")
