@@ -27,6 +27,8 @@ BASES: dict[tuple[str, ...], tuple[list[str], list[str]]] = {
     ("plan",): (["tiny.yaml"], ["--name", "new"]),
     ("run",): (["tiny.yaml"], ["--name", "new"]),
     ("resume",): (["tiny"], []),
+    ("stop",): (["tiny"], ["--wait"]),
+    ("runs",): ([], []),
     ("status",): (["tiny"], []),
     ("results",): (["tiny"], []),
     ("score",): (["codes.npz"], ["--metrics", "mig", "--json"]),

@@ -18,11 +18,13 @@ from disentune.cli import (
     dashboard,
     data,
     inspect,
+    listing,
     new,
     quickstart,
     report,
     runs,
     score,
+    stop,
     submit,
     sweeps,
     train,
@@ -53,7 +55,9 @@ app.command(rich_help_panel=RUN)(sweeps.plan)
 app.command(rich_help_panel=RUN, help=inspect.HELP)(inspect.inspect)
 app.command(rich_help_panel=RUN)(sweeps.run)
 app.command(rich_help_panel=RUN)(sweeps.resume)
+app.command(rich_help_panel=RUN)(stop.stop)
 app.command(rich_help_panel=RUN)(train.train)
+app.command(rich_help_panel=LOOK)(listing.runs)
 app.command(rich_help_panel=LOOK)(runs.status)
 app.command(rich_help_panel=LOOK)(runs.results)
 app.command(rich_help_panel=LOOK)(compare.compare)

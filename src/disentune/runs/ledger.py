@@ -433,14 +433,15 @@ class Run:
 
     @property
     def stop_path(self) -> Place:
-        """Exists while the driver asks its workers to checkpoint and end; contains the reason."""
+        """Exists while workers are asked to checkpoint and end, by their driver or by `disentune stop`; contains the
+        reason."""
         return self.path / "stop"
 
     def ask_to_stop(self, reason: str) -> None:
         write_atomically(self.stop_path, reason.encode())
 
     def stop_reason(self) -> str | None:
-        """Why the driver asks its workers to end; None while it does not."""
+        """Why workers are asked to end; None while they are not."""
         data = read_if_there(self.stop_path)
         return None if data is None else data.decode(errors="replace")
 
