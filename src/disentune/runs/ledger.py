@@ -124,10 +124,14 @@ class Run:
         """A folder on this machine, even if the run is in an object store."""
         return self.path if isinstance(self.path, Path) else storage.scratch(self.path)
 
+    @property
+    def tracking_lock(self) -> Place:
+        return self.path / "wandb.lock"
+
     @contextmanager
     def tracked(self, patience_s: float) -> Iterator[None]:
         """A lock for streaming to W&B, so that two processes do not send the same rows."""
-        lock = self.path / "wandb.lock"
+        lock = self.tracking_lock
         if isinstance(lock, RemotePath):
             with lease.held(lock, f"{self.path} is being streamed to W&B", patience_s):
                 yield
