@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 import ray
@@ -296,3 +297,38 @@ def test_a_driver_that_takes_a_run_clears_them(temporary, tmp_path, monkeypatch)
     run = Run(tmp_path / "run")
     sweep.launch(request(run, tmp_path))
     assert seen == [False]
+
+
+def test_a_request_of_another_process_stops_the_driver_with_its_reason(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(sweep, "STOP_POLL_S", 0.01)
+    monkeypatch.setattr(sweep.os, "write", lambda number, text: written.append(text))
+    run = Run(tmp_path / "run")
+    with run.locked():
+        stop = sweep.StopRequest(run, None)
+        with stop.listening():
+            assert not stop()
+            run.ask_to_stop("disentune stop on elsewhere")
+            deadline = time.monotonic() + patience_s(10)
+            while not stop() and time.monotonic() < deadline:
+                time.sleep(0.01)
+    assert stop.reason == "disentune stop on elsewhere"
+    assert b"stopping (disentune stop on elsewhere)" in written[0]
+
+
+def test_storage_that_does_not_answer_is_no_request_to_stop(tmp_path, monkeypatch):
+    looks = []
+
+    def no_answer(run):
+        looks.append(1)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(sweep, "STOP_POLL_S", 0.01)
+    monkeypatch.setattr(Run, "stop_reason", no_answer)
+    stop = sweep.StopRequest(Run(tmp_path), None)
+    with stop.listening():
+        deadline = time.monotonic() + patience_s(10)
+        while len(looks) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not stop()
+    assert len(looks) >= 3

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from disentune.runs.archive import pack
 from disentune.runs.ledger import Run
 from fuzz.commands import REACHED, Option, called, complaint, options, sheltered
 from fuzz.trying import scaled
@@ -27,6 +28,11 @@ BASES: dict[tuple[str, ...], tuple[list[str], list[str]]] = {
     ("plan",): (["tiny.yaml"], ["--name", "new"]),
     ("run",): (["tiny.yaml"], ["--name", "new"]),
     ("resume",): (["tiny"], []),
+    ("stop",): (["tiny"], ["--wait"]),
+    ("runs",): ([], []),
+    ("clean",): (["tiny"], ["--pictures", "--dry-run"]),
+    ("archive",): (["tiny", "tiny.tar.zst"], []),
+    ("restore",): (["packed.tar.zst"], ["--storage", "restored"]),
     ("status",): (["tiny"], []),
     ("results",): (["tiny"], []),
     ("score",): (["codes.npz"], ["--metrics", "mig", "--json"]),
@@ -64,6 +70,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(root / "codes.npz", codes=rng.normal(size=(50, 3)), factors=rng.integers(0, 3, (50, 2)))
     shutil.copy(Path(__file__).parents[2] / "cluster.yaml", root)
     (root / "folder").mkdir()
+    pack(Run(root / "runs" / "tiny" / "main"), root / "packed.tar.zst")
     return root
 
 
@@ -103,7 +110,7 @@ def test_the_bases_are_right(shell: None, command: tuple[str, ...]) -> None:
     arguments, given = BASES[command]
     made = called(*command, *arguments, *given)
     assert complaint(made) == ""
-    reached = [REACHED, "needs a key", "fresh.yaml already exists", "less than or equal to 65535"]
+    reached = [REACHED, "needs a key", "fresh.yaml already exists", "exists already", "less than or equal to 65535"]
     assert made.code == 0 or any(text in made.err for text in reached) or "errors:" in made.out
 
 

@@ -823,7 +823,7 @@ PACKAGE = Path(ledger.__file__).parents[1]
 OWNERS = {PACKAGE / "runs" / f"{name}.py" for name in ("ledger", "trial_folder", "checkpoints")}
 OTHERS = {
     ("tracking/connection.py", "wandb"),
-    ("dashboard/shelf.py", "sweep.yaml"),
+    ("results/listing.py", "sweep.yaml"),
     ("files/earlier.py", "checkpoints"),
 }
 """The folder of W&B's own settings; how a storage is searched for runs, and for the weights of an earlier trial."""

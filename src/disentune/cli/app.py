@@ -12,17 +12,21 @@ import typer
 
 from disentune.cli import (
     analyse,
+    archive,
     catalogue,
+    clean,
     cluster,
     compare,
     dashboard,
     data,
     inspect,
+    listing,
     new,
     quickstart,
     report,
     runs,
     score,
+    stop,
     submit,
     sweeps,
     train,
@@ -45,7 +49,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-START, RUN, LOOK, OTHER = "Start", "Run", "Look at results", "Cluster, data and W&B"
+START, RUN, LOOK, KEEP = "Start", "Run", "Look at results", "Keep and move runs"
+OTHER = "Cluster, data and W&B"
 app.command(rich_help_panel=START)(quickstart.quickstart)
 app.command(rich_help_panel=START)(new.new)
 app.command("list", rich_help_panel=START)(catalogue.list_)
@@ -53,7 +58,9 @@ app.command(rich_help_panel=RUN)(sweeps.plan)
 app.command(rich_help_panel=RUN, help=inspect.HELP)(inspect.inspect)
 app.command(rich_help_panel=RUN)(sweeps.run)
 app.command(rich_help_panel=RUN)(sweeps.resume)
+app.command(rich_help_panel=RUN)(stop.stop)
 app.command(rich_help_panel=RUN)(train.train)
+app.command(rich_help_panel=LOOK)(listing.runs)
 app.command(rich_help_panel=LOOK)(runs.status)
 app.command(rich_help_panel=LOOK)(runs.results)
 app.command(rich_help_panel=LOOK)(compare.compare)
@@ -61,6 +68,9 @@ app.command(rich_help_panel=LOOK)(analyse.analyse)
 app.command(rich_help_panel=LOOK)(report.report)
 app.command(rich_help_panel=LOOK)(score.score)
 app.command(rich_help_panel=LOOK)(dashboard.dashboard)
+app.command(rich_help_panel=KEEP)(clean.clean)
+app.command(rich_help_panel=KEEP)(archive.archive)
+app.command(rich_help_panel=KEEP)(archive.restore)
 app.add_typer(data.app, rich_help_panel=OTHER)
 app.add_typer(cluster.app, rich_help_panel=OTHER)
 app.command(rich_help_panel=OTHER)(submit.submit)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from disentune.cli.display import assignment, clock, number, plain
 from disentune.errors import first_line
-from disentune.results.tables import BROKEN
+from disentune.results.ranking import BROKEN
 from disentune.results.watch import MOST_TROUBLES, Seen, Snapshot, Trouble, duration, trouble_path
 from disentune.runs.trial_folder import FINISHED, Status, TrialFolder
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from disentune.dashboard.desk import Desk, Followed, Listed
+from disentune.dashboard.desk import Desk, Followed
 from disentune.dashboard.feed import Feed, Trial
 from disentune.environment import cleaned_values, cleaner
 from disentune.errors import ConfigError, first_line
@@ -18,6 +18,7 @@ from disentune.metrics import best_of
 from disentune.report.canvas import words
 from disentune.report.page import environment_of
 from disentune.report.places import in_words
+from disentune.results.listing import Listed
 from disentune.results.watch import Snapshot, as_json
 from disentune.spec.settings import Objective
 

@@ -3,16 +3,16 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
-from disentune.dashboard.feed import Feed, complaint, stamp
+from disentune.dashboard.feed import Feed, complaint
 from disentune.dashboard.shelf import Shelf
 from disentune.errors import ConfigError, DisentuneError
+from disentune.results.listing import Listed, changed_at, newest
 from disentune.results.tables import Results, read
-from disentune.results.watch import Snapshot, Watcher
+from disentune.results.watch import Snapshot, Watcher, stamp
 from disentune.runs.ledger import Run
 from disentune.spec.settings import Objective, Settings
 
@@ -129,17 +129,6 @@ class Followed:
             return self.results[1]
 
 
-@dataclass(frozen=True)
-class Listed:
-    """A run of the list; `picture` is None until it was first looked at."""
-
-    name: str
-    live: bool
-    changed: float
-    picture: Snapshot | None
-    problem: str = ""
-
-
 class Desk:
     """All runs of a shelf."""
 
@@ -204,7 +193,7 @@ class Desk:
     def _first_glance(self, name: str) -> Listed:
         run, live, changed = self.shelf.known[name], False, 0.0
         with suppress(OSError):
-            live, changed = run.is_running(), _changed(run)
+            live, changed = run.is_running(), changed_at(run)
         return Listed(name, live, changed, None)
 
     def _newest_first(self) -> list[str]:
@@ -214,14 +203,14 @@ class Desk:
         try:
             followed = self._follow(name)
             run = followed.run
-            now = (run.is_running(), stamp(run.sweep_path), stamp(run.trials_folder), _changed(run))
+            now = (run.is_running(), stamp(run.sweep_path), stamp(run.trials_folder), changed_at(run))
             if now[0] or self.seen.get(name) != now:
                 if not followed.is_wanted or followed.picture is None:
                     followed.look_at_state()
                 self.seen[name] = now
             picture = followed.picture
             live = picture.live if picture else now[0]
-            self.listed[name] = Listed(name, live, _newest(now[3], picture), picture)
+            self.listed[name] = Listed(name, live, newest(now[3], picture), picture)
         except (OSError, DisentuneError) as error:
             before = self.listed.get(name) or Listed(name, False, 0.0, None)
             self.listed[name] = Listed(name, False, before.changed, None, complaint(error))
@@ -230,14 +219,3 @@ class Desk:
 def pause(every_s: float, took_s: float) -> float:
     """Seconds until the next look, so that looking leaves most of a core to the training."""
     return min(max(every_s, SHARE * took_s), MOST_TIMES * every_s)
-
-
-def _changed(run: Run) -> float:
-    """When a driver last took the run or its sweep was written."""
-    times = [found[2] / 1e9 for path in (run.sweep_path, run.lock_path) if (found := stamp(path))]
-    return max(times, default=0.0)
-
-
-def _newest(changed: float, picture: Snapshot | None) -> float:
-    """Or a trial changed."""
-    return max([changed, *(trial.changed for trial in picture.trials)] if picture else [changed])

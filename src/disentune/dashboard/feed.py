@@ -14,7 +14,8 @@ from typing import Any
 
 from disentune.errors import ConfigError, first_line
 from disentune.files.storage import Place, fetch
-from disentune.results.tables import evaluated
+from disentune.results.ranking import evaluated
+from disentune.results.watch import Stamp, stamp
 from disentune.runs.ledger import Run
 from disentune.runs.rows import RowReader
 from disentune.runs.trial_folder import END, ROWS, Status, TrialFolder, is_final
@@ -27,16 +28,6 @@ MOST_METRICS = 300
 """A run of ours has far fewer."""
 SETTLED_AT_ONCE = 400
 """Ended trials that one look checks again, in turn: they change when a sweep is resumed."""
-Stamp = tuple[int, int, int]
-
-
-def stamp(path: Place) -> Stamp | None:
-    """Differs whenever the content does, on a disk; None without a file."""
-    try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 # ---- one trial

@@ -1,17 +1,14 @@
 """The runs below a storage, by name. Only what a listing of the storage has found is ever opened."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from threading import Lock
 
 from disentune.errors import ConfigError, DisentuneError, did_you_mean
-from disentune.files.storage import Place, assert_reachable, place, shown
+from disentune.files.storage import Place, place, shown
+from disentune.results.listing import assert_storage, runs_below
 from disentune.runs.ledger import Run, assert_own_files
 from disentune.runs.trial_folder import TrialFolder
 from disentune.spec.config import is_id
-
-PATTERNS = ("*/sweep.yaml", "*/*/sweep.yaml")
-"""A storage holds SWEEP/RUN; the folder of one sweep holds its runs."""
 
 
 class Unknown(DisentuneError):
@@ -34,9 +31,7 @@ class Shelf:
 
     def names(self) -> list[str]:
         """Lists the storage again. OSError when it does not answer."""
-        found = {name_of(self.storage, path): Run(path.parent) for path in _sweeps(self.storage)}
-        if not found and not self.storage.exists():
-            raise FileNotFoundError(f"{shown(self.storage)} does not exist")
+        found = runs_below(self.storage)
         with self.lock:
             self.known = found
         return sorted(found)
@@ -73,30 +68,7 @@ class Shelf:
 def opened(storage: str | Place) -> Shelf:
     """ConfigError when there is no such storage."""
     where = place(storage)
-    assert_reachable(where)
-    shelf = Shelf(where)
-    try:
-        shelf.names()
-    except FileNotFoundError as error:
-        raise ConfigError(f"{error}; run a sweep first, or name a storage: disentune dashboard STORAGE") from None
-    except OSError as error:
-        text = f"{shown(where)} cannot be read: {error.strerror or error}"
-        raise ConfigError(f"{text}; name another storage: disentune dashboard STORAGE") from None
-    return shelf
-
-
-def _sweeps(storage: Place) -> Iterable[Place]:
-    own = storage / "sweep.yaml"
-    if own.is_file():
-        return [own]
-    return [path for pattern in PATTERNS for path in storage.glob(pattern)]
-
-
-def name_of(storage: Place, sweep: Place) -> str:
-    """`SWEEP/RUN`; bytes that are no text are spelled out."""
-    folder = sweep.parent
-    relative = folder.name if folder == storage else str(folder)[len(str(storage)) :].strip("/")
-    return relative.encode(errors="backslashreplace").decode()
+    return Shelf(where, assert_storage(where, "disentune dashboard"))
 
 
 def refuse_escape(name: str) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ from typing import Any
 from disentune.driver import local_ray, ray_internals
 from disentune.driver.joining import join
 from disentune.driver.nodes import is_dead
+from disentune.environment import without_secrets
 from disentune.errors import ConfigError
 from disentune.files.storage import OWNER, Place, owner, owner_in, without_password
 from disentune.learn import cuda, process
@@ -35,12 +37,14 @@ from disentune.tracking.streaming import Streaming
 _PENDING_LOCAL, _PENDING_CLUSTER = 2, 64
 """How many trials wait for a free slot: a few hide the start-up time, many make an autoscaler add nodes."""
 SAME_SIGNAL_S = 1.0
+STOP_POLL_S = 0.5
+"""Time between two looks for a request of `disentune stop`; longer in an object store."""
 SCRATCH = "disentune-ray-"
 """Prefix of the folder that Tune requires and nobody reads."""
 
 
 class StopRequest:
-    """Polled for whether to stop: after SIGINT or SIGTERM, or when the time limit is reached.
+    """Polled for whether to stop: after SIGINT, SIGTERM or `disentune stop`, or when the time limit is reached.
 
     Workers see the file in the run folder, write a checkpoint and end. A second signal ends the driver immediately,
     which loses only the work since the last checkpoints.
@@ -80,10 +84,23 @@ class StopRequest:
             return
         self.asked_at = time.monotonic()
         self.stop(signal.Signals(number).name)
+        self._say("\nstopping: trials are writing their checkpoints; press Ctrl-C again to stop immediately\n")
+
+    def _say(self, text: str) -> None:
         if self.is_drawn():  # text in the middle of a live display would shift it; the display says it itself
             return
         with suppress(OSError):  # stderr is closed
-            os.write(2, b"\nstopping: trials are writing their checkpoints; press Ctrl-C again to stop immediately\n")
+            os.write(2, text.encode())
+
+    def _watch(self, ended: threading.Event) -> None:
+        """Follows requests of other processes, which may be on other machines, in a thread, because storage that does
+        not answer must not hold up the driver."""
+        while not self.reason and not ended.wait(max(STOP_POLL_S, self.run.poll_s)):
+            with suppress(OSError):
+                asked = self.run.stop_reason()
+                if asked is not None and not self.reason:
+                    self.reason = asked or "disentune stop"
+                    self._say(f"\nstopping ({without_secrets(self.reason)}): trials are writing their checkpoints\n")
 
     def listen(self) -> dict[int, Any]:
         """Installs the signal handlers and returns the previous ones. Ray replaces them when it starts: call it again
@@ -92,10 +109,13 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        before = self.listen()
+        before, ended = self.listen(), threading.Event()
+        watching = threading.Thread(target=self._watch, args=(ended,), name="stop requests", daemon=True)
+        watching.start()
         try:
             yield
         finally:
+            ended.set()
             for number, handler in before.items():
                 signal.signal(number, handler)
 

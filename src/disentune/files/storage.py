@@ -536,6 +536,24 @@ def files_below(path: RemotePath) -> list[RemotePath]:
     return [RemotePath(path.scheme, info.path) for info in _objects(path)]
 
 
+def sizes_below(path: Place) -> dict[str, int]:
+    """Bytes of each file below a folder, by relative name; links, pipes and devices are not files. Files that vanish
+    meanwhile are skipped."""
+    if isinstance(path, RemotePath):
+        return {str(PurePosixPath(info.path).relative_to(path.key)): info.size for info in _objects(path)}
+    return dict(_sizes_on_disk(str(path), ""))
+
+
+def _sizes_on_disk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _sizes_on_disk(entry.path, f"{prefix}{entry.name}/")
+                elif entry.is_file(follow_symlinks=False):
+                    yield prefix + entry.name, entry.stat(follow_symlinks=False).st_size
+
+
 def _objects(path: RemotePath) -> list[Any]:
     return [info for info in path._listed(recursive=True) if info.is_file]
 

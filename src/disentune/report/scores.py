@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from disentune.report.design import Design, design_of, is_number
-from disentune.results.tables import BROKEN, At, Results, evaluated, mode_of, only, values, varying_keys
+from disentune.results.ranking import BROKEN, At, evaluated
+from disentune.results.tables import Results, mode_of, only, values, varying_keys
 from disentune.spec.settings import Objective
 
 

@@ -4,10 +4,10 @@ import html
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,23 +19,21 @@ from disentune.files.storage import Place, RemotePath, place, shown
 from disentune.files.writing import write_atomically
 from disentune.metrics import best_of
 from disentune.plugin import FIXED
+from disentune.results.ranking import BROKEN, At, Mode, evaluated, is_loss, rank
 from disentune.runs import scores
 from disentune.runs.ledger import Run, find_run
 from disentune.runs.rows import missing_row, missing_rows_note, with_end
 from disentune.runs.trial_folder import CONFIG, END, ROWS, STATUS, TrialFolder, is_cut, reached
-from disentune.spec.config import SECTIONS, WATCHED, flattened
+from disentune.spec.config import SECTIONS, flattened
 from disentune.spec.selection import select
 from disentune.spec.settings import Objective
 
-BROKEN = ("failed", "diverged")
 MIN_STEP = "min_step"
 STEPS_NOTE = (
     f"{MIN_STEP}: the earliest step among the group's values. Groups with stopped or unfinished trials rank below "
     "groups whose trials trained to the end."
 )
 """Explains the order of a table that has this column."""
-Mode = Literal["max", "min"]
-At = Literal["last", "max", "min"]
 
 
 @dataclass(frozen=True)
@@ -185,17 +183,6 @@ class Maxima:
 def _is_column(key: str) -> bool:
     """Whether a table already has a column of this name."""
     return key in FIXED or _is_config_key(key)
-
-
-def evaluated(metrics: Collection[str]) -> list[str]:
-    """The keys of metrics. Losses are recognised by occurring twice, as `kl` and `kl_sum`; watched numbers by a
-    prefix."""
-    return [key for key in metrics if not _is_loss(key, metrics)]
-
-
-def _is_loss(key: str, metrics: Collection[str]) -> bool:
-    twin = key.removesuffix("_sum") if key.endswith("_sum") else f"{key}_sum"
-    return key in ("loss", "recon") or key.startswith(WATCHED) or twin in metrics
 
 
 def _number(value: Any) -> float:
@@ -462,7 +449,7 @@ def mode_of(results: Results, metric: str) -> Mode:
     """The mode of the objective; otherwise small losses are best, and each metric declares its own."""
     if results.objective and results.objective.metric == metric:
         return results.objective.mode
-    return "min" if _is_loss(metric, results.rows.columns) else best_of(metric)
+    return "min" if is_loss(metric, results.rows.columns) else best_of(metric)
 
 
 def objective_or_default(results: Results) -> Objective:
@@ -491,12 +478,6 @@ def _best_first(frame: pd.DataFrame, column: str, mode: Mode, cut: Any, steps: A
     lines = zip(frame[column], cut, steps, strict=True)
     keys = [rank(sign * value, short, 0 if pd.isna(step) else step) for value, short, step in lines]
     return frame.iloc[sorted(range(len(frame)), key=keys.__getitem__)].reset_index(drop=True)
-
-
-def rank(value: float, cut: bool, step: int) -> tuple[bool, bool, int, float]:
-    """A sort key that puts the best trials first, where small values are good; `cut` and `step` as in `Record`."""
-    missing = math.isnan(value)
-    return missing, cut, -step if cut else 0, 0.0 if missing else value
 
 
 def _refuse_unknown(kind: str, names: Iterable[str], known: Iterable[str]) -> None:

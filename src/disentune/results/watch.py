@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from disentune.errors import ConfigError, first_line
 from disentune.files.storage import Place, fetch, place
 from disentune.metrics import best_of
-from disentune.results.tables import BROKEN, evaluated, rank
+from disentune.results.ranking import BROKEN, evaluated, rank
 from disentune.runs.choice import Selection, parsed_selection
 from disentune.runs.ledger import Run
 from disentune.runs.rows import RowReader, missing_row
@@ -211,7 +211,7 @@ Stamp = tuple[int, int, int]
 COARSE_S = 2.0
 
 
-def _stamp(path: Place) -> Stamp | None:
+def stamp(path: Place) -> Stamp | None:
     """None if there is no file. Raises OSError if the storage does not answer."""
     try:
         stat = path.stat()
@@ -251,7 +251,7 @@ class _Reader:
         for path, read in self._files:
             name = path.name
             try:
-                place = _stamp(path)
+                place = stamp(path)
                 if self._is_news(name, place):
                     read(place)
                     self._settle(name, place)
@@ -271,7 +271,7 @@ class _Reader:
 
     def to_read(self) -> list[Place]:
         """The files that a refresh would read."""
-        return [path for path, _ in self._files if self._is_news(path.name, _quietly(_stamp, path))]
+        return [path for path, _ in self._files if self._is_news(path.name, _quietly(stamp, path))]
 
     def _is_news(self, name: str, place: Stamp | None) -> bool:
         return name not in self.places or place != self.places[name] or name in self.unsettled
@@ -434,7 +434,7 @@ class Watcher:
             time=now,
             gone=seen is not None and _quietly(Run.exists, seen) is False,
             live=self.live,
-            stopping=self.live and seen is not None and bool(_quietly(_stamp, seen.stop_path)),
+            stopping=self.live and seen is not None and bool(_quietly(stamp, seen.stop_path)),
             session_s=session_s,
             trials=trials,
             expected=_expected(ask, trials, selection),
@@ -454,7 +454,7 @@ class Watcher:
         )
 
     def _read_sweep(self, run: Run) -> None:
-        place = _quietly(_stamp, run.sweep_path)
+        place = _quietly(stamp, run.sweep_path)
         if place in (None, self.sweep_place):
             return  # keep what is known if the sweep file is gone
         try:

@@ -124,10 +124,14 @@ class Run:
         """A folder on this machine, even if the run is in an object store."""
         return self.path if isinstance(self.path, Path) else storage.scratch(self.path)
 
+    @property
+    def tracking_lock(self) -> Place:
+        return self.path / "wandb.lock"
+
     @contextmanager
     def tracked(self, patience_s: float) -> Iterator[None]:
         """A lock for streaming to W&B, so that two processes do not send the same rows."""
-        lock = self.path / "wandb.lock"
+        lock = self.tracking_lock
         if isinstance(lock, RemotePath):
             with lease.held(lock, f"{self.path} is being streamed to W&B", patience_s):
                 yield
@@ -433,14 +437,15 @@ class Run:
 
     @property
     def stop_path(self) -> Place:
-        """Exists while the driver asks its workers to checkpoint and end; contains the reason."""
+        """Exists while workers are asked to checkpoint and end, by their driver or by `disentune stop`; contains the
+        reason."""
         return self.path / "stop"
 
     def ask_to_stop(self, reason: str) -> None:
         write_atomically(self.stop_path, reason.encode())
 
     def stop_reason(self) -> str | None:
-        """Why the driver asks its workers to end; None while it does not."""
+        """Why workers are asked to end; None while they are not."""
         data = read_if_there(self.stop_path)
         return None if data is None else data.decode(errors="replace")
 

@@ -437,7 +437,7 @@ class TrialFolder:
     def _pictures(self) -> Place:
         return self.path / "pictures"
 
-    def _picture_path(self, step: int) -> Place:
+    def picture_path(self, step: int) -> Place:
         return self._pictures / f"step-{step:010d}.npz"
 
     def _write_picture_file(self, path: Place, data: bytes) -> None:
@@ -449,14 +449,14 @@ class TrialFolder:
 
     def write_pictures(self, step: int, data: bytes) -> None:
         """Replaces the pictures of this step."""
-        self._write_picture_file(self._picture_path(step), data)
+        self._write_picture_file(self.picture_path(step), data)
 
     def picture_steps(self) -> list[int]:
         return steps_of(self._pictures, ".npz")
 
     def read_pictures(self, step: int) -> bytes | None:
         """The pictures of a step; None if it has none."""
-        return read_if_there(self._picture_path(step))
+        return read_if_there(self.picture_path(step))
 
     @property
     def pictures_failure_path(self) -> Place:

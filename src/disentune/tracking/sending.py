@@ -28,6 +28,7 @@ from disentune.errors import ConfigError, DataError
 from disentune.files.storage import Place, RemotePath, place
 from disentune.learn import pictures
 from disentune.results import tables
+from disentune.results.ranking import BROKEN, evaluated
 from disentune.runs.ledger import Run
 from disentune.runs.rows import RowReader, with_end
 from disentune.runs.trial_folder import ARRIVED, END, FINAL, FINISHED, ROWS, STATUS, Status, TrialFolder
@@ -99,7 +100,7 @@ def _overrides(row: Mapping[str, Any]) -> dict[str, float]:
 def _scores_table(row: Mapping[str, Any]) -> dict[str, Any]:
     if not row.get("scored"):
         return {}
-    data = [[key, row["metrics"][key]] for key in tables.evaluated(row["metrics"])]
+    data = [[key, row["metrics"][key]] for key in evaluated(row["metrics"])]
     return {"evaluation/scores": wandb.Table(columns=["metric", "score"], data=data)}
 
 
@@ -453,7 +454,7 @@ def _best_checkpoint(run: Run) -> tuple[TrialFolder, int, dict[str, Any]] | None
     loaded = tables.read(run)
     objective = tables.objective_or_default(loaded)
     trials = tables.ranked(loaded, objective.metric, objective.mode, tables.at_of(objective))
-    sound = trials[~trials["status"].isin(tables.BROKEN) & trials[objective.metric].notna()]
+    sound = trials[~trials["status"].isin(BROKEN) & trials[objective.metric].notna()]
     if sound.empty or not trials["status"].isin(FINAL).all():
         return None
     trial_id, score = sound.iloc[0]["trial_id"], float(sound.iloc[0][objective.metric])
