@@ -1,5 +1,6 @@
 """Reads YAML 1.2 files as plain values with line numbers. Constructs only scalars, lists and mappings."""
 
+import io
 import math
 import re
 from collections.abc import Mapping
@@ -317,3 +318,10 @@ def dump(value: Any, stream: Any) -> None:
     writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     writer.width = 120
     writer.dump(value, stream)
+
+
+def dumped(value: Any) -> bytes:
+    """The same as the bytes of a file."""
+    stream = io.StringIO()
+    dump(value, stream)
+    return stream.getvalue().encode()

@@ -99,12 +99,17 @@ def read_arrays(path: Path) -> tuple[Table, list[str]]:
     arrays = _arrays(path)
     _refuse_names(path, arrays)
     try:
-        _check_images(arrays.get("images"))
-        table = table_of(**arrays)
-        _refuse_index(table.factors)
-        return table, list(arrays)
+        return checked_table(arrays), list(arrays)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
+
+
+def checked_table(arrays: Mapping[str, np.ndarray]) -> Table:
+    """A table of arrays by their names in `ARRAYS`. Raises DataError."""
+    _check_images(arrays.get("images"))
+    table = table_of(**arrays)
+    _refuse_index(table.factors)
+    return table
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +12,6 @@ from disentune.files.storage import shown
 from disentune.sessions.session import Wanted, carry_out, planned_trials
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from disentune.driver.sweep import Ending
     from disentune.files.storage import Place
     from disentune.runs.ledger import Run
@@ -197,10 +194,12 @@ def carry_out_study(study: Study) -> Ending:
     """Every stage in order, each with its own run folder; what is finished is passed over. The ending is that of the
     study, or of the stage that was stopped. Raises ConfigError before anything is spent when a stage has failed, was
     changed, or is being run by another driver, and StageFailed when trials of one fail now."""
+    from disentune.files.earlier import storage_known
+
     if study.has_needs:
         _assert_can_begin(study)
         _record_chain(study)
-    with _storage_known(study):
+    with storage_known(study.run.path.parent.parent):
         try:
             for stage in study.stages[:-1]:
                 _finish(study, _prepared(study, stage))
@@ -268,17 +267,3 @@ def _finish(study: Study, asked: SweepPoints) -> None:
         raise _StageStopped(ending)
     if ending.failed:
         raise StageFailed(failure(_progress(study, asked, retry_failed=False), study.run))
-
-
-@contextmanager
-def _storage_known(study: Study) -> Iterator[None]:
-    """Tells this process, and those that it starts, where the trials of earlier stages are."""
-    from disentune.files.earlier import VARIABLE, use_storage
-
-    before = os.environ.get(VARIABLE)
-    use_storage(study.run.path.parent.parent)
-    try:
-        yield
-    finally:
-        os.environ.pop(VARIABLE)
-        os.environ |= {VARIABLE: before} if before is not None else {}
