@@ -17,6 +17,7 @@ from disentune.files.storage import DEFAULT_STORAGE
 from disentune.parameters import Mistake, shown, validated
 from disentune.results import tables
 from disentune.results.tables import BROKEN, Results
+from disentune.results.trials import record_of
 from disentune.runs.ledger import find_run
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from disentune.report.scores import RunScores
-
-LISTED = 5
-"""Trials that an error message names."""
 
 
 def load(run: str | Path, trust: bool = False, storage: str | Path | None = None) -> RunResults:
@@ -55,14 +53,7 @@ class RunResults(Results):
         """The trial of this id; its first characters are enough if no other id begins with them."""
         if not isinstance(trial_id, str) or not trial_id:
             raise ConfigError(f"trial: must be the id of a trial as a string, got {trial_id!r:.100}")
-        ids = [record.trial_id for record in self.records]
-        found = [record for record in self.records if record.trial_id.startswith(trial_id)]
-        if len(found) == 1:
-            return Trial(self.run, found[0], self.trust)
-        if not found:
-            raise ConfigError(f"no trial '{trial_id:.40}' in this run of {len(ids)} trials{_some(ids)}")
-        named = _some([one.trial_id for one in found])
-        raise ConfigError(f"trial '{trial_id}': {len(found)} ids begin with it{named}; give more characters")
+        return Trial(self.run, record_of(self, trial_id), self.trust)
 
     def best(self, metric: str | None = None) -> Trial:
         """The best trial, as `disentune results` ranks them: by default by the objective of the sweep.
@@ -73,6 +64,8 @@ class RunResults(Results):
             objective = tables.objective_or_default(self)
             metric = objective.metric if metric is None else metric
             at = tables.at_of(objective) if metric == objective.metric else "last"
+            if self.rows.empty:
+                raise ConfigError("no trial of this run has reported a number yet")
             frame = tables.ranked(self, metric, tables.mode_of(self, metric), at)
         sound = frame[~frame["status"].isin(BROKEN) & frame[metric].notna()]
         if sound.empty:
@@ -114,10 +107,6 @@ class RunResults(Results):
             found = rescore.scores_of_run(self.run, asked, compared, by)
             rescore.keep_scores(self.run, found, asked, compared, by, size)
         return found.frame
-
-
-def _some(ids: Sequence[str]) -> str:
-    return f", such as {', '.join(ids[:LISTED])}" if ids else ""
 
 
 def _names(metrics: Any) -> list[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
+from disentune.api.wording import in_python
 from disentune.results.tables import Record, Results
 from disentune.runs.ledger import Run
 
@@ -77,6 +79,14 @@ class Trial:
         from disentune.results.trained import model_of
 
         return model_of(self.run, self.id, self.trust)
+
+    def export(self, to: Literal["safetensors", "torch", "onnx"], path: str | Path | None = None) -> list[Path]:
+        """Writes the model to a file that loads without disentune, and gives the files; by default in the working
+        folder, named after the trial. ONNX has a second file for the decoder."""
+        from disentune.results.exporting import exported
+
+        with in_python():
+            return exported(self.model, self.record, self.run, to, None if path is None else Path(path))
 
     def __repr__(self) -> str:
         names = ", ".join(self.config[key]["name"] for key in ("dataset", "framework", "model"))

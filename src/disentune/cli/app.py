@@ -18,6 +18,7 @@ from disentune.cli import (
     dashboard,
     data,
     inspect,
+    models,
     new,
     quickstart,
     report,
@@ -61,6 +62,8 @@ app.command(rich_help_panel=LOOK)(analyse.analyse)
 app.command(rich_help_panel=LOOK)(report.report)
 app.command(rich_help_panel=LOOK)(score.score)
 app.command(rich_help_panel=LOOK)(dashboard.dashboard)
+app.command(rich_help_panel=LOOK)(models.export)
+app.command(rich_help_panel=LOOK)(models.encode)
 app.add_typer(data.app, rich_help_panel=OTHER)
 app.add_typer(cluster.app, rich_help_panel=OTHER)
 app.command(rich_help_panel=OTHER)(submit.submit)
