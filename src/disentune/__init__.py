@@ -1,19 +1,24 @@
 """disentune: distributed sweeps for disentanglement research on Ray Tune, resumable to the bit."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from disentune.results.tables import Results
+    from disentune.api.run import load
+    from disentune.api.scoring import compare, score
+    from disentune.api.sweep import Sweep
 
-__all__ = ["load"]
+__all__ = ["Sweep", "compare", "load", "score"]
 
 
-def load(run: str | Path) -> "Results":
-    """The results of a run, given by its folder, `sweep/run` or the sweep's name.
+def __getattr__(name: str) -> Any:
+    """Imports a name of the API when it is first used, so that `import disentune` stays fast."""
+    if name not in __all__:
+        raise AttributeError(f"module 'disentune' has no attribute '{name}'")
+    from disentune.api import run, scoring, sweep
 
-    `.rows` is a DataFrame with one row per trial and report, `.trials` one with one row per trial.
-    """
-    from disentune.results.tables import load as load_results  # imported here to keep `import disentune` fast
+    found = {"Sweep": sweep.Sweep, "compare": scoring.compare, "load": run.load, "score": scoring.score}
+    return found[name]
 
-    return load_results(run)
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -4,7 +4,6 @@ import pytest
 
 from disentune.errors import ConfigError
 from disentune.files import documents
-from disentune.spec.needs import embedded
 from disentune.spec.sweepfile import read_sweep
 from stage_examples import DONORS, STUDY, write_study
 
@@ -36,7 +35,7 @@ def test_a_study_resolves_to_one_file_that_means_the_same(tmp_path):
 
 def test_a_part_of_a_document_knows_its_lines():
     document = documents.parse("needs:\n  donors:\n    seeds: 3\n    name: x\n", "file.yaml")
-    part = embedded(document, ("needs", "donors"))
+    part = document.part(("needs", "donors"))
     assert part.value == {"seeds": 3, "name": "x"}
     assert [part.where((key,)) for key in ("seeds", "name")] == ["file.yaml:3", "file.yaml:4"]
 

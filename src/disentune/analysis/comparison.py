@@ -4,6 +4,7 @@ Seeds are the replicates: if a value has several trials with the same seed, for 
 sets, their mean is the score of that seed.
 """
 
+import html
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -68,7 +69,7 @@ class Pair:
         return "not resolved"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """All pairs of one key's values, p-values corrected over them by Holm's method."""
 
@@ -76,6 +77,24 @@ class Comparison:
     by: str
     pairs: tuple[Pair, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per pair, in words."""
+        return pd.DataFrame([line(pair) for pair in self.pairs])
+
+    @property
+    def title(self) -> str:
+        return f"{self.metric} by {self.by}, difference of means (a - b) with its 95 % interval"
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            [f"{self.title}:", self.table.to_string(index=False), *(f"note: {note}" for note in self.notes)]
+        )
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p>note: {html.escape(note)}</p>" for note in self.notes)
+        return f"<p>{html.escape(self.title)}:</p>{self.table.to_html(index=False)}{notes}"
 
     def as_json(self) -> dict[str, Any]:
         return {"metric": self.metric, "by": self.by, "pairs": [_pair_json(pair) for pair in self.pairs]}

@@ -1,10 +1,13 @@
 """Converts the trials of runs to the tables that comparisons and analyses read."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from disentune.analysis.comparison import Comparison, compare
 from disentune.analysis.scores import DATASET, METHOD, SEED, STRENGTH
 from disentune.errors import ConfigError
 from disentune.results.tables import (
@@ -13,6 +16,7 @@ from disentune.results.tables import (
     at_of,
     config_keys,
     evaluated,
+    mode_of,
     objective_or_default,
     values,
     varying_keys,
@@ -108,6 +112,18 @@ def _without_broken(trials: pd.DataFrame, metrics: list[str]) -> tuple[pd.DataFr
     counts = {"failed or diverged": broken.sum(), "have no score yet": pending.sum()}
     notes = [f"{count} of {len(trials)} trials {what}; they are left out" for what, count in counts.items() if count]
     return trials[~(broken | pending)].drop(columns="status").reset_index(drop=True), notes
+
+
+def compared(
+    runs: Sequence[Results], by: str, metric: str | None = None, baseline: Any = None, best: bool = False
+) -> Comparison:
+    """Compares the values of a key over the trials of these runs; `best` compares each value at its best setting."""
+    objective = shared_objective(runs)
+    metric = metric or objective.metric
+    trials, notes = compared_trials(runs, metric, objective)
+    points = points_of(trials, by) if best else ()
+    found = compare(trials, by, metric, baseline, mode_of(runs[0], metric), points)
+    return replace(found, notes=(*notes, *found.notes))
 
 
 def points_of(trials: pd.DataFrame, by: str) -> list[str]:

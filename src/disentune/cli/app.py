@@ -21,6 +21,7 @@ from disentune.cli import (
     data,
     inspect,
     listing,
+    models,
     new,
     quickstart,
     report,
@@ -68,6 +69,10 @@ app.command(rich_help_panel=LOOK)(analyse.analyse)
 app.command(rich_help_panel=LOOK)(report.report)
 app.command(rich_help_panel=LOOK)(score.score)
 app.command(rich_help_panel=LOOK)(dashboard.dashboard)
+app.command(rich_help_panel=KEEP)(clean.clean)
+app.command(rich_help_panel=KEEP)(archive.archive)
+app.command(rich_help_panel=LOOK)(models.export)
+app.command(rich_help_panel=LOOK)(models.encode)
 app.command(rich_help_panel=KEEP)(clean.clean)
 app.command(rich_help_panel=KEEP)(archive.archive)
 app.command(rich_help_panel=KEEP)(archive.restore)

@@ -43,17 +43,11 @@ def compare(
     disentune compare quickstart --by framework.name --metric mig
     disentune compare a b --by run --metric mig --baseline a/main
     """
-    from disentune.analysis.comparison import compare as compared
-    from disentune.analysis.runs import compared_trials, points_of, shared_objective
-    from disentune.results.tables import mode_of
+    from disentune.analysis.runs import compared
 
     loaded = [_loaded(run, only, storage) for run in dict.fromkeys(runs)]
-    objective = shared_objective(loaded)
-    metric = metric or objective.metric
-    trials, notes = compared_trials(loaded, metric, objective)
-    points = points_of(trials, by) if best else ()
-    found = compared(trials, by, metric, baseline, mode_of(loaded[0], metric), points)
-    for note in (*notes, *found.notes):
+    found = compared(loaded, by, metric, baseline, best)
+    for note in found.notes:
         err.print(f"note: {note}", markup=False)
     if as_json:
         print_json(found.as_json())
@@ -77,10 +71,7 @@ def _loaded(run: str, only: str | None, storage: str) -> Results:
 
 
 def _show(found: Comparison) -> None:
-    import pandas as pd
-
-    from disentune.analysis.comparison import line
     from disentune.cli.display import frame_table
 
     out.print(f"[bold]{found.metric}[/] by {found.by}, difference of means (a - b) with its 95 % interval:")
-    out.print(frame_table(pd.DataFrame([line(pair) for pair in found.pairs])))
+    out.print(frame_table(found.table))

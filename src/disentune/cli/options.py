@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from disentune.errors import ConfigError
-
 SweepPath = Annotated[Path, typer.Argument(help="The sweep file, for example sweeps/quickstart.yaml.")]
 RunName = Annotated[str, typer.Argument(help="A run: its folder, sweep/run, or the sweep's name.")]
 Sets = Annotated[
@@ -36,13 +34,3 @@ Storage = Annotated[
         envvar="DISENTUNE_STORAGE", help="Where runs are stored: a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER."
     ),
 ]
-
-
-def assert_run_name(name: str) -> None:
-    """Raises ConfigError if this cannot be the name of a run's folder."""
-    from disentune.spec.sweepfile import NAME
-
-    if not NAME.fullmatch(name):
-        raise ConfigError(
-            f"--name {name!r}: must have only letters, digits, '_', '-' or '.', and begin with a letter or digit"
-        )

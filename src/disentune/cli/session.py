@@ -1,11 +1,11 @@
-"""One session of one run: its plan, its data, the trials on Ray, and what is said at its end."""
+"""A session of a run on the command line: what is said before, during and after it."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from dataclasses import dataclass
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -14,48 +14,25 @@ from rich.markup import escape
 from disentune.cli import wandb
 from disentune.cli.runs import show_failures, show_steps_note
 from disentune.cli.terminal import lasting_output, out, patient_progress, progress_bar, quoted
-from disentune.errors import INTERRUPTED, ConfigError
+from disentune.errors import INTERRUPTED
 from disentune.files.storage import shown
+from disentune.sessions.session import stopped_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from disentune.cli.progress import LiveProgress
-    from disentune.driver.sweep import Ending, LaunchRequest
+    from disentune.data.prepared.download import Progress
+    from disentune.driver.sweep import Ending
     from disentune.files.storage import Place
-    from disentune.plugin import Source
     from disentune.results.tables import Results
     from disentune.runs.ledger import Run
     from disentune.runs.preview import Cost, Plan
-    from disentune.runs.trial_folder import TrialFolder
+    from disentune.sessions.session import Say, Wanted
     from disentune.spec.settings import Objective
-    from disentune.spec.space import SweepPoints
     from disentune.spec.sweepfile import SweepFile
     from disentune.tracking.connection import Connection
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The options of a command that plans or runs a sweep."""
-
-    only: str | None = None
-    limit: int | None = None
-    address: str | None = None
-    retry_failed: bool = False
-    drop: bool = False
-
-
-def planned_trials(asked: SweepPoints, run: Run, wanted: Wanted) -> Plan:
-    from disentune.runs.choice import filters_allowed
-    from disentune.runs.preview import make_plan
-
-    only, limit = wanted.only, wanted.limit
-    filters_allowed(asked.sweep, only is not None, limit is not None)
-    with patient_progress() as say:
-        planned = make_plan(asked, run, only, limit, wanted.retry_failed, say, wanted.drop)
-    if only is not None and not limit and not planned.trials:
-        raise ConfigError(f"--only {only!r}: selects no trial of the sweep")
-    return planned
 
 
 MOST_SLOTS = 1_000_000
@@ -82,92 +59,49 @@ def command_again(run: Run, wanted: Wanted) -> str:
     return shlex.join(same if wanted.only or wanted.limit else ["disentune", "resume", shown(run.path)])
 
 
-def carry_out(run: Run, asked: SweepPoints, wanted: Wanted, again: str = "", is_stage: bool = False) -> int:
-    """Runs what is unfinished and says how it ended; returns how many trials failed. `again` is the command that
-    continues when the session is stopped; a stage of a study says less at its end."""
-    from disentune.cli.progress import LiveProgress
-    from disentune.driver.sweep import LaunchRequest
-    from disentune.files.storage import assert_writable
-    from disentune.runs.preview import cost, unprepared
-    from disentune.tracking.connection import connection
+class Terminal:
+    """Shows sessions on the terminal. `again` is the command that continues when one is stopped."""
 
-    sweep, again = asked.sweep, again or command_again(run, wanted)
-    run.assert_free()
-    place = connection(sweep.settings.wandb, sweep.name, run.name)
-    planned = planned_trials(asked, run, wanted)
-    missing = unprepared(planned) if not wanted.address else []  # else each node prepares its own
-    with patient_progress() as say:
-        estimate = cost(asked, planned, probe=False, say=say)
-    assert_writable(run.path)
-    with lasting_output(run.output_log):
+    def __init__(self, again: str = ""):
+        self.again = again
+
+    def say(self, text: str) -> None:
+        out.print(text, markup=False)
+
+    def waiting(self) -> AbstractContextManager[Say]:
+        return patient_progress()
+
+    def preparing(self) -> AbstractContextManager[Progress]:
+        return progress_bar()
+
+    def during(self, run: Run) -> AbstractContextManager[None]:
+        return lasting_output(run.output_log)
+
+    def plan(self, planned: Plan, estimate: Cost, run: Run, sweep: SweepFile) -> None:
         show_plan_of(planned, estimate, run, sweep)
-        _prepare_data(missing)
-        if place is not None:
-            out.print(place.line(quoted(run.path)), markup=False)
-        progress = LiveProgress(out, run)
-        request = LaunchRequest(
-            run, asked, planned.choice, progress, wanted.address, wanted.retry_failed, place, _say, planned.sources,
-            planned.transfers, progress.beat, progress.is_drawn,
-        )  # fmt: skip
-        ending = _session(request, progress, again)
-        _say_end(run, ending, place, again)
-        _summary(run, is_stage)
-        return ending.failed
 
+    def place(self, connection: Connection, run: Run) -> None:
+        self.say(connection.line(quoted(run.path)))
 
-def _session(request: LaunchRequest, progress: LiveProgress, again: str) -> Ending:
-    from disentune.driver.sweep import launch
+    @contextmanager
+    def live(self, run: Run) -> Iterator[LiveProgress]:
+        from disentune.cli.progress import LiveProgress
 
-    try:
-        with progress:
-            return launch(request)
-    except KeyboardInterrupt:
-        text = "ended immediately; the work since the last checkpoints is lost"
-        out.print(f"{text}. Continue with:\n  {again}", markup=False)
-        raise typer.Exit(INTERRUPTED) from None
+        try:
+            with LiveProgress(out, run) as progress:
+                yield progress
+        except KeyboardInterrupt:
+            text = "ended immediately; the work since the last checkpoints is lost"
+            self.say(f"{text}. Continue with:\n  {self.again}")
+            raise typer.Exit(INTERRUPTED) from None
 
-
-def _say_end(run: Run, ending: Ending, place: Connection | None, again: str) -> None:
-    """Ends the command when the session was stopped."""
-    if place is not None:
-        wandb.show_arrival(run, place, quoted(run.path))
-    if ending.interrupted:
-        text = f"stopped ({ending.interrupted}); {_checkpointed(run)}"
-        out.print(f"{text}. Continue with:\n  {again}", markup=False)
-        by_budget = ending.interrupted.startswith("stop.")
-        raise typer.Exit(0 if by_budget else INTERRUPTED)
-
-
-def _checkpointed(run: Run) -> str:
-    """How many of the started, unfinished trials have a checkpoint."""
-    open_ = [folder for folder in run.known_trials("status.json").values() if not folder.status().final]
-    begun = [folder for folder in open_ if _has_trained(folder)]
-    safe = sum(bool(folder.checkpoints.steps()) for folder in begun)
-    if not begun:
-        return "no trial was running"
-    if safe == len(begun):
-        return "every trial that had started has a checkpoint"
-    return f"{safe} of {len(begun)} started trials have a checkpoint; the others start again"
-
-
-def _has_trained(folder: TrialFolder) -> bool:
-    """Whether there is work to lose. A trial that got a slot after the stop request has none; one whose worker died
-    still has the state `running`."""
-    status = folder.status()
-    return status.step > 0 or status.state == "running" or bool(status.faults) or bool(folder.checkpoints.steps())
-
-
-def _say(text: str) -> None:
-    out.print(text, markup=False)
-
-
-def _prepare_data(missing: Sequence[Source]) -> None:
-    from disentune.data.prepared.preparing import prepare
-
-    for source in missing:
-        with progress_bar() as say:
-            about = prepare(source, say=say)
-        out.print(f"prepared {source.key}: {about.count:,} images", markup=False)
+    def end(self, run: Run, ending: Ending, connection: Connection | None, is_stage: bool) -> None:
+        if connection is not None:
+            wandb.show_arrival(run, connection, quoted(run.path))
+        if ending.interrupted:
+            self.say(f"{stopped_line(run, ending)}. Continue with:\n  {self.again}")
+        else:
+            _summary(run, is_stage)
 
 
 def _summary(run: Run, is_stage: bool) -> None:

@@ -1,161 +1,53 @@
-"""The chain of a study on the command line: what its stages have done, and carrying them out in order."""
+"""The stages of a study on the command line."""
 
 from __future__ import annotations
 
-import os
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from disentune.cli.session import Wanted, carry_out, command_again, planned_trials
-from disentune.cli.terminal import out, patient_progress
-from disentune.errors import SOME_FAILED, ConfigError
-from disentune.files.storage import shown
+from disentune.cli.session import Terminal, command_again
+from disentune.cli.terminal import out
+from disentune.errors import DONE, INTERRUPTED, SOME_FAILED
+from disentune.sessions import study as studies
+from disentune.sessions.session import Wanted, is_budget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from disentune.runs.ledger import Run
     from disentune.runs.preview import Plan
     from disentune.runs.stages import Progress, Stage
-    from disentune.spec.space import SweepPoints
+    from disentune.sessions.study import Looks, Study
     from disentune.spec.sweepfile import SweepFile
-
-
-@dataclass(frozen=True)
-class Study:
-    """The stages of a sweep, which is the last of them, and the run of that sweep."""
-
-    run: Run
-    stages: list[Stage]
-    wanted: Wanted = field(default_factory=Wanted)
-
-    @property
-    def sweep(self) -> SweepFile:
-        return self.stages[-1].asked.sweep
-
-    @property
-    def has_needs(self) -> bool:
-        return bool(self.sweep.needs)
-
-    def run_of(self, name: str) -> Run:
-        from disentune.runs.stages import folder_of
-
-        return self.run if name == self.sweep.name else folder_of(name, self.run)
-
-    def runs_of(self, stage: Stage) -> dict[str, Run]:
-        return {key: self.run_of(name) for key, name in stage.needs.items()}
-
-    @property
-    def again(self) -> str:
-        return command_again(self.run, self.wanted)
 
 
 def read_chain(sweep: SweepFile) -> list[Stage]:
     """Raises one ConfigError with every problem of every stage."""
-    from disentune.results.studies import assert_possible
-    from disentune.runs.stages import chain
-
-    with patient_progress() as say:
-        stages = chain(sweep, say)
-    if sweep.needs:
-        assert_possible(stages)
-    return stages
+    return studies.read_chain(sweep, Terminal())
 
 
-def _progress(asked: SweepPoints, run: Run, retry_failed: bool) -> Progress:
-    from disentune.runs.stages import progress
-
-    with patient_progress() as say:
-        return progress(asked, run, retry_failed, say)
+def study_of(run: Run, stages: list[Stage], wanted: Wanted) -> Study:
+    return studies.Study(run, stages, Terminal(command_again(run, wanted)), wanted)
 
 
-# ---- looking
-
-
-@dataclass(frozen=True)
-class Looks:
-    """How far a chain is: each stage before the study, and the study's points. They are final once they are `ready`:
-    what they need is finished, and what was chosen from it is filled in."""
-
-    before: list[Progress]
-    asked: SweepPoints
-    ready: bool
-
-
-def looked_at(study: Study) -> Looks:
-    """Raises ConfigError when a needed run has changed since the study began."""
-    before: list[Progress] = []
-    done, last = set[str](), study.stages[-1]
-    for stage in study.stages:
-        ready = done >= {*stage.needs.values()}
-        asked, makers = _ready(study, stage) if ready else (stage.asked, None)
-        if makers is not None:
-            before.append(_progress(makers, study.run_of(makers.sweep.name), study.wanted.retry_failed))
-        elif not ready and _waits(stage):
-            before.append(_unknown(study, stage))
-        if stage is not last:
-            before.append(_progress(asked, study.run_of(stage.name), study.wanted.retry_failed))
-            done |= {stage.name} if before[-1].state == "done" else set()
-    return Looks(before, asked, ready)
-
-
-def planned_study(study: Study, looks: Looks) -> Plan:
-    """The plan of the study; as if nothing had been done while its points are not final."""
-    from disentune.runs.ledger import Run
-
-    run = study.run if looks.ready else Run(Path(os.devnull) / "no run")
-    return planned_trials(looks.asked, run, study.wanted)
-
-
-def _waits(stage: Stage) -> bool:
-    """Whether it has data sets that are yet to be made."""
-    return any(config.awaits_donors for _, config in stage.asked.unseeded)
-
-
-def _unknown(study: Study, stage: Stage) -> Progress:
-    from disentune.runs.stages import Progress, makers_name
-
-    name = makers_name(stage.asked.sweep)
-    return Progress(name, study.run_of(name), plan=None)
-
-
-def _ready(study: Study, stage: Stage) -> tuple[SweepPoints, SweepPoints | None]:
-    """A stage whose needs are finished: its points, and those of the sweep that makes its data sets."""
-    from disentune.results.studies import makers
-    from disentune.spec import space
-
-    if not stage.needs:
-        return stage.asked, None
-    filled = _filled_in(study, stage)
-    asked = space.check(replace(filled, needs={}))
-    sweep = makers(asked)
-    return asked, space.check(sweep) if sweep is not None else None
-
-
-def _filled_in(study: Study, stage: Stage) -> SweepFile:
-    """Raises ConfigError when the trials that it was made from are others now."""
-    from disentune.results.studies import chosen_by, filled_in
-    from disentune.runs.stages import assert_same_donors, begun
-    from disentune.spec import space
-
-    run, runs = study.run_of(stage.name), study.runs_of(stage)
-    before = begun(run)
-    if before is not None and before.donors:
-        as_before = filled_in(space.check(before.asked), runs)
-        assert_same_donors(stage.asked.sweep, run, chosen_by(as_before))
-    return filled_in(stage.asked, runs)
+def carry_out_study(study: Study) -> None:
+    """Ends the command with its exit code."""
+    try:
+        ending = studies.carry_out_study(study)
+    except studies.StageFailed as failed:
+        out.print(str(failed), markup=False)
+        raise typer.Exit(SOME_FAILED) from None
+    if ending.interrupted:
+        raise typer.Exit(DONE if is_budget(ending) else INTERRUPTED)
+    raise typer.Exit(SOME_FAILED if ending.failed else DONE)
 
 
 def show_stages(found: list[Progress], study: Study) -> None:
     """A line for each stage before the study."""
     from disentune.runs.stages import failure
+    from disentune.sessions.study import line
 
     for number, stage in enumerate(found, start=1):
-        out.print(f"stage {number} of {len(found) + 1}: {_line(stage)}", markup=False)
+        out.print(f"stage {number} of {len(found) + 1}: {line(stage)}", markup=False)
         if stage.failed:
             out.print(f"note: {failure(stage, study.run)}", markup=False)
     out.print(f"stage {len(found) + 1} of {len(found) + 1}, the study:", markup=False)
@@ -167,102 +59,3 @@ def stages_json(study: Study, looks: Looks, planned: Plan) -> dict[str, Any]:
 
     last = Progress(study.sweep.name, study.run, planned)
     return {"stages": [one.as_json() for one in (*looks.before, last)]} if study.has_needs else {}
-
-
-def _line(stage: Progress) -> str:
-    where = shown(stage.run.path)
-    if stage.plan is None:
-        return f"{stage.name} in {where}: its trials are known once the stages before it are finished"
-    plan, failed = stage.plan, f", {len(stage.failed)} failed" if stage.failed else ""
-    done = plan.done - len(stage.failed)
-    taken = f"{sum(plan.taken.values())} taken over, " if plan.taken else ""
-    return f"{stage.name} in {where}: {done} of {plan.trials} trials done{failed}, {taken}" \
-           f"{len(plan.continuing)} continue, {plan.new} new"  # fmt: skip
-
-
-# ---- carrying it out
-
-
-def carry_out_study(study: Study) -> None:
-    """Every stage in order, each with its own run folder; what is finished is passed over. Raises ConfigError before
-    anything is spent when a stage has failed, was changed, or is being run by another driver."""
-    if study.has_needs:
-        _assert_can_begin(study)
-        _record_chain(study)
-    with _storage_known(study):
-        for stage in study.stages[:-1]:
-            _finish(study, _prepared(study, stage))
-        failed = carry_out(study.run, _prepared(study, study.stages[-1]), study.wanted, study.again)
-    raise typer.Exit(SOME_FAILED if failed else 0)
-
-
-def _assert_can_begin(study: Study) -> None:
-    from disentune.runs.stages import assert_same_needs, failure
-
-    for stage in study.stages:
-        assert_same_needs(stage.asked.sweep, study.run_of(stage.name))
-        study.run_of(stage.name).assert_free()
-    looks = looked_at(study)
-    for progress in looks.before:
-        if progress.failed:
-            raise ConfigError(failure(progress, study.run))
-    planned_study(study, looks)  # filters that select nothing are refused here
-
-
-def _record_chain(study: Study) -> None:
-    """Keeps the chain in the folder of each run that needs others, so that `resume` needs nothing else."""
-    from disentune.runs.stages import begun
-
-    for stage in study.stages:
-        run, sweep = study.run_of(stage.name), stage.asked.sweep
-        if not stage.needs or run.trials():
-            continue
-        before = begun(run)
-        if before is None or before.asked.resolved() != sweep.resolved():
-            with run.locked():
-                run.record(sweep)
-                run.record_stages(sweep, {})
-
-
-def _prepared(study: Study, stage: Stage) -> SweepPoints:
-    """The points of a stage whose needs are finished, once its data sets are made."""
-    from disentune.results.studies import chosen_by
-
-    if not stage.needs:
-        return stage.asked
-    asked, makers = _ready(study, stage)
-    if makers is not None:
-        _finish(study, makers)
-    run = study.run_of(stage.name)
-    with run.locked():
-        run.record_stages(stage.asked.sweep, chosen_by(asked.sweep))
-    return asked
-
-
-def _finish(study: Study, asked: SweepPoints) -> None:
-    """Runs a stage unless it is done. Ends the command when one of its trials fails: the study needs all of them."""
-    from disentune.runs.stages import failure
-
-    run, retry = study.run_of(asked.sweep.name), study.wanted.retry_failed
-    progress = _progress(asked, run, retry)
-    if progress.state == "done":
-        out.print(f"stage {_line(progress)}", markup=False)
-        return
-    wanted = Wanted(address=study.wanted.address, retry_failed=retry)
-    if carry_out(run, asked, wanted, study.again, is_stage=True):
-        out.print(failure(_progress(asked, run, retry_failed=False), study.run), markup=False)
-        raise typer.Exit(SOME_FAILED)
-
-
-@contextmanager
-def _storage_known(study: Study) -> Iterator[None]:
-    """Tells this process, and those that it starts, where the trials of earlier stages are."""
-    from disentune.files.earlier import VARIABLE, use_storage
-
-    before = os.environ.get(VARIABLE)
-    use_storage(study.run.path.parent.parent)
-    try:
-        yield
-    finally:
-        os.environ.pop(VARIABLE)
-        os.environ |= {VARIABLE: before} if before is not None else {}

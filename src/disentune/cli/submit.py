@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disentune.cli.options import Limit, Name, Retry, Sets, SweepPath, assert_run_name
+from disentune.cli.options import Limit, Name, Retry, Sets, SweepPath
 from disentune.cli.stages import read_chain
 from disentune.cli.terminal import err, out
 from disentune.errors import INTERRUPTED, ConfigError
+from disentune.sessions.study import assert_run_name
 
 if TYPE_CHECKING:
     from disentune.cluster.submission import Job

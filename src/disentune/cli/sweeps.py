@@ -19,29 +19,18 @@ from disentune.cli.options import (
     Sets,
     Storage,
     SweepPath,
-    assert_run_name,
 )
-from disentune.cli.session import Wanted, show_plan_of
-from disentune.cli.stages import Study, carry_out_study, looked_at, planned_study, read_chain, show_stages, stages_json
+from disentune.cli.session import show_plan_of
+from disentune.cli.stages import carry_out_study, read_chain, show_stages, stages_json, study_of
 from disentune.cli.terminal import out, patient_progress, print_json
 from disentune.errors import ConfigError
 from disentune.files.storage import DEFAULT_STORAGE
+from disentune.sessions.session import Wanted
+from disentune.sessions.study import looked_at, planned_study, run_folder
 
 if TYPE_CHECKING:
     from disentune.runs.ledger import Run
     from disentune.runs.stages import Stage
-
-
-def _run_folder(storage: str, sweep_name: str, name: str) -> Run:
-    from disentune.files.storage import assert_reachable, place
-    from disentune.runs.ledger import Run, assert_own_files
-
-    assert_run_name(name)
-    where = place(storage)
-    assert_reachable(where)
-    run = Run((where / sweep_name / name).absolute())
-    assert_own_files(run)
-    return run
 
 
 def _read(path: Path, sets: list[str] | None, storage: str, name: str) -> tuple[Run, list[Stage]]:
@@ -49,7 +38,7 @@ def _read(path: Path, sets: list[str] | None, storage: str, name: str) -> tuple[
     from disentune.spec.space import read_file
 
     stages = read_chain(read_file(path, sets or ()))
-    return _run_folder(storage, stages[-1].name, name), stages
+    return run_folder(storage, stages[-1].name, name), stages
 
 
 def plan(
@@ -75,7 +64,7 @@ def plan(
     from disentune.runs.preview import cost, unprepared
 
     try:
-        study = Study(*_read(sweep, set_, storage, name), Wanted(only, limit, drop=drop))
+        study = study_of(*_read(sweep, set_, storage, name), Wanted(only, limit, drop=drop))
         looks = looked_at(study)
         planned, asked = planned_study(study, looks), looks.asked
         missing = unprepared(planned)
@@ -135,7 +124,7 @@ def run(
     Examples: disentune run sweeps/quickstart.yaml; disentune run sweeps/quickstart.yaml --set seeds=5 --name five
     """
     wanted = Wanted(only, limit, address, retry_failed, drop)
-    carry_out_study(Study(*_read(sweep, set_, storage, name), wanted))
+    carry_out_study(study_of(*_read(sweep, set_, storage, name), wanted))
 
 
 def resume(
@@ -155,4 +144,4 @@ def resume(
     found = find_run(run, storage)
     chain = begun(found)
     stages = read_chain(found.sweep() if chain is None else chain.asked)
-    carry_out_study(Study(found, stages, Wanted(limit=limit, address=address, retry_failed=retry_failed)))
+    carry_out_study(study_of(found, stages, Wanted(limit=limit, address=address, retry_failed=retry_failed)))

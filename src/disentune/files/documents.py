@@ -1,8 +1,10 @@
 """Reads YAML 1.2 files as plain values with line numbers. Constructs only scalars, lists and mappings."""
 
+import io
 import math
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,33 @@ class Document:
         while path and path not in self.lines and path not in self.elsewhere:
             path = path[:-1]
         return self.elsewhere.get(path) or f"{self.file}:{self.lines.get(path, 1)}"
+
+    def part(self, path: Path_) -> "Document":
+        """The value at a path as a document, which still knows its lines."""
+        depth = len(path)
+        lines = {place[depth:]: line for place, line in self.lines.items() if place[:depth] == path}
+        elsewhere = {place[depth:]: where for place, where in self.elsewhere.items() if place[:depth] == path}
+        return replace(self, value=_at(self.value, path), lines=lines, elsewhere=elsewhere)
+
+
+@dataclass
+class Values(Document):
+    """Values that were given in Python: each is known by the path of its keys."""
+
+    above: Path_ = ()
+    """The path of this document in the whole one."""
+
+    def where(self, path: Path_) -> str:
+        return ".".join(map(str, (*self.above, *path))) or self.file
+
+    def part(self, path: Path_) -> "Document":
+        return replace(self, value=_at(self.value, path), above=(*self.above, *path))
+
+
+def _at(value: Any, path: Path_) -> Any:
+    for key in path:
+        value = value[key]
+    return value
 
 
 class Missing(ConfigError):
@@ -195,6 +224,60 @@ def parse(text: str, file: str) -> Document:
     return reader.document
 
 
+# ---- values from Python
+
+
+def of_values(tree: Mapping[str, Any], name: str) -> Values:
+    """A document of plain values, as if they had been read. Raises ConfigError with every value that no file can
+    have."""
+    reader = _Converter()
+    value = reader.converted(tree, ())
+    if reader.problems:
+        raise ConfigError(f"{name} cannot be read", reader.problems)
+    return Values(name, value)
+
+
+class _Converter:
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.values = 0
+
+    def converted(self, value: Any, path: Path_) -> Any:
+        """Tuples, ranges and arrays (of NumPy, torch or pandas) as lists, and their numbers as Python's."""
+        self.values += 1
+        if self.values > MOST_VALUES or len(path) > DEEPEST:
+            text = f"more than {MOST_VALUES:,} values, or nested deeper than {DEEPEST} levels; simplify it"
+            raise ConfigError("the values cannot be read", [Problem(".".join(map(str, path[:3])), text)])
+        if hasattr(value, "tolist"):
+            value = value.tolist()
+        if isinstance(value, Mapping):
+            return {self._key(key, path): self.converted(one, (*path, key)) for key, one in value.items()}
+        if isinstance(value, list | tuple | range):
+            return [self.converted(one, (*path, number)) for number, one in enumerate(value)]
+        return self._scalar(value, path)
+
+    def _key(self, key: Any, path: Path_) -> str:
+        if not isinstance(key, str):
+            self._complain(path, f"a key must be a string, got {key!r:.60}")
+        return self._scalar(key, path) if isinstance(key, str) else str(key)
+
+    def _scalar(self, value: Any, path: Path_) -> Any:
+        for kind in (bool, int, float, str):
+            if isinstance(value, kind):
+                value = kind(value)  # without what a subclass adds
+                break
+        else:
+            if value is not None:
+                kinds = "a string, a number, True, False, None, a list or a dict"
+                self._complain(path, f"must be {kinds}, got {type(value).__name__}: {value!r:.60}")
+        if isinstance(value, str) and (found := _HALVES.search(value)):
+            self._complain(path, f"character U+{ord(found[0]):04X} is not allowed in a string; remove it")
+        return value
+
+    def _complain(self, path: Path_, text: str) -> None:
+        self.problems.append(Problem(".".join(map(str, path)) or "the values", text))
+
+
 def read(path: Place) -> Document:
     """The document in a file. Raises ConfigError for a missing, huge or binary file."""
     try:
@@ -240,3 +323,10 @@ def dump(value: Any, stream: Any) -> None:
     writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     writer.width = 120
     writer.dump(value, stream)
+
+
+def dumped(value: Any) -> bytes:
+    """The same as the bytes of a file."""
+    stream = io.StringIO()
+    dump(value, stream)
+    return stream.getvalue().encode()

@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,18 @@ VARIABLE = "DISENTUNE_STORAGE"
 def use_storage(path: Place) -> None:
     """For this process and those that it starts."""
     os.environ[VARIABLE] = str(path.absolute())
+
+
+@contextmanager
+def storage_known(path: Place) -> Iterator[None]:
+    """Tells this process, and those that it starts, where the trials of earlier runs are, until the block ends."""
+    before = os.environ.get(VARIABLE)
+    use_storage(path)
+    try:
+        yield
+    finally:
+        os.environ.pop(VARIABLE, None)
+        os.environ |= {VARIABLE: before} if before is not None else {}
 
 
 def storage() -> Place:

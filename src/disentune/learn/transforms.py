@@ -42,11 +42,16 @@ class Inputs:
         indices = np.array(indices, np.int64)  # torch does not accept views with negative strides
         images = self._images(indices, rng)
         if not self.noise:
-            scale, shift = self._scale_and_shift(images.dtype)
-            return images.to(self.device, torch.float32).mul_(scale).add_(shift)
+            return self.in_units(images)
         x = images.to(self.device, torch.float32).mul_(1 / 255)
         keys = torch.as_tensor(indices, device=x.device)
         return disturbed(x, keys, self.noise).sub_(self._moved(self.mean)).div_(self._moved(self.std))
+
+    def in_units(self, images: Tensor) -> Tensor:
+        """Images (n, c, h, w) as the data set gives them, or with pixels from 0 to 1, in the network's units, without
+        noise."""
+        scale, shift = self._scale_and_shift(images.dtype)
+        return images.to(self.device, torch.float32, copy=images.dtype == torch.float32).mul_(scale).add_(shift)
 
     def _images(self, indices: np.ndarray, rng: np.random.Generator | None) -> Tensor:
         if self.resident is None:

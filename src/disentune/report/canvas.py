@@ -50,9 +50,9 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
-def figure(width: float = WIDTH, height: float = 4.2) -> Figure:
+def figure(width: float = WIDTH, height: float = 4.2, kind: type[Figure] = Figure) -> Figure:
     """An empty figure; draw and save it inside `style()`."""
-    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+    return kind(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def style() -> AbstractContextManager[None]:

@@ -99,18 +99,35 @@ def read_arrays(path: Path) -> tuple[Table, list[str]]:
     arrays = _arrays(path)
     _refuse_names(path, arrays)
     try:
-        _check_images(arrays.get("images"))
-        table = table_of(**arrays)
-        _refuse_index(table.factors)
-        return table, list(arrays)
+        return checked_table(arrays), list(arrays)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
+
+
+def checked_table(arrays: Mapping[str, np.ndarray]) -> Table:
+    """A table of arrays by their names in `ARRAYS`. Raises DataError."""
+    _check_images(arrays.get("images"))
+    table = table_of(**arrays)
+    _refuse_index(table.factors)
+    return table
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     with _opened(path) as file:
         _refuse_names(path, file.files)
         return {name: _array(path, file, name) for name in file.files}
+
+
+def read_images(path: Path) -> dict[str, np.ndarray]:
+    """`images`, and `factors` if there are any, from an .npz file. Nothing is unpickled."""
+    known, how = ("images", "factors"), 'np.savez("images.npz", images=images)'
+    if path.suffix != ".npz":
+        raise ConfigError(f"{path}: must be an .npz file; save it with {how}")
+    with _opened(path) as file:
+        if "images" not in file.files:
+            there = ", ".join(file.files)[:200] or "none"
+            raise DataError(f"{path}: has no array `images`; save it with {how}. Its arrays: {there}")
+        return {name: _array(path, file, name) for name in known if name in file.files}
 
 
 @contextmanager

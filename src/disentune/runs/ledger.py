@@ -6,7 +6,6 @@ one PUT of a whole object (storage.py), and a lease takes the place of the lock 
 """
 
 import fcntl
-import io
 import itertools
 import json
 import os
@@ -217,9 +216,7 @@ class Run:
 
     def record(self, sweep: SweepFile) -> None:
         """Writes the resolved sweep; keeps an earlier, different version under another name."""
-        stream = io.StringIO()
-        documents.dump(sweep.resolved(), stream)
-        data = stream.getvalue().encode()
+        data = documents.dumped(sweep.resolved())
         before = read_if_there(self.sweep_path)
         if before is not None and before != data:
             names = (self.path / f"sweep-before-{number}.yaml" for number in itertools.count(1))
@@ -236,9 +233,8 @@ class Run:
 
     def record_stages(self, asked: SweepFile, donors: Mapping[str, Any]) -> None:
         """In one file, so that the two always belong together."""
-        stream = io.StringIO()
-        documents.dump({"asked": asked.resolved(), "donors": donors}, stream)
-        if read_if_there(self.stages_path) != (data := stream.getvalue().encode()):
+        data = documents.dumped({"asked": asked.resolved(), "donors": donors})
+        if read_if_there(self.stages_path) != data:
             write_atomically(self.stages_path, data)
 
     def stages(self) -> tuple[SweepFile, dict[str, Any]] | None:

@@ -36,7 +36,7 @@ from disentune.spec.sweepfile import SweepFile
 PROBE_STEPS = 30
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """Counts of trials; `continuing` maps each unfinished trial to the step it continues from."""
 
@@ -57,6 +57,14 @@ class Plan:
     """Number of trials copied from other runs, by run; they count as neither done nor new."""
     dropped: int = 0
     """Number of trials in the folder dropped/ once the run has started."""
+
+    def in_words(self) -> str:
+        taken = f"{sum(self.taken.values())} taken over, " if self.taken else ""
+        counts = f"{self.done} done, {taken}{len(self.continuing)} to continue, {self.new} new"
+        return f"{self.sweep}: {self.trials} trials, {counts}"
+
+    def __repr__(self) -> str:
+        return f"Plan({self.in_words()})"
 
     def as_json(self) -> dict[str, Any]:
         return {

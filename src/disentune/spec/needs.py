@@ -3,9 +3,6 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from disentune.files.documents import Document
 
 SUFFIXES = (".yaml", ".yml")
 DEEPEST = 8
@@ -29,14 +26,3 @@ def cycle(path: Path, above: Sequence[Path]) -> str:
     if real[-1] not in real[:-1]:
         return ""
     return " -> ".join(one.name for one in real[real.index(real[-1]) :])
-
-
-def embedded(document: Document, path: tuple[str, ...]) -> Document:
-    """The part of a document at a path, which still knows its lines."""
-    value: Any = document.value
-    for key in path:
-        value = value[key]
-    depth = len(path)
-    lines = {place[depth:]: line for place, line in document.lines.items() if place[:depth] == path}
-    elsewhere = {place[depth:]: where for place, where in document.elsewhere.items() if place[:depth] == path}
-    return Document(document.file, value, lines, elsewhere)

@@ -27,7 +27,7 @@ from disentune.spec.config import (
 from disentune.spec.figures import keys_of, metrics_of
 from disentune.spec.selection import select
 from disentune.spec.settings import Asha, GridSearch, Median, OptunaSearch, Pbt, RandomSearch
-from disentune.spec.sweepfile import DOMAINS, Domain, Entry, SweepFile, parse_sweep
+from disentune.spec.sweepfile import DOMAINS, Domain, Entry, Parsed, SweepFile, parse_sweep, parse_values
 
 MOST_POINTS = 200_000
 MOST_CORNERS = 1_000
@@ -183,7 +183,16 @@ def read(path: Path, overrides: Iterable[str] = (), say: Say = lambda what, done
 def read_file(path: Path, overrides: Iterable[str] = ()) -> SweepFile:
     """A sweep whose points are yet to be checked. Raises one ConfigError with the problems of its files, and with those
     of its points if its files have any."""
-    sweep, problems, unread = parse_sweep(path, overrides)
+    return _sound(parse_sweep(path, overrides))
+
+
+def read_values(values: Mapping[str, Any]) -> SweepFile:
+    """The same for a sweep from Python values."""
+    return _sound(parse_values(values))
+
+
+def _sound(parsed: Parsed) -> SweepFile:
+    sweep, problems, unread = parsed
     if problems:
         raise ConfigError(f"{sweep.file} cannot run", [*problems, *_further_problems(sweep, unread)])
     return sweep

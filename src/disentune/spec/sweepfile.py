@@ -306,7 +306,7 @@ class _Builder:
             self.complain(where, f"needs.{key}: {_name_rule(key)}")
             return None
         if isinstance(value, Mapping):
-            below = needs.embedded(self.document, ("needs", key))
+            below = self.document.part(("needs", key))
             return self._read_needed(lambda: _build(below, _NO_OVERRIDES, key, self.above), where)
         if not isinstance(value, str) or not value.endswith(needs.SUFFIXES):
             self.complain(where, f"needs.{key}: {needs.RULE}, got {value!r}")
@@ -519,11 +519,18 @@ def _near(path: Place) -> str:
 
 
 _NO_OVERRIDES = Document("--set", {})
+UNNAMED = "sweep"
+"""The name of a sweep from values that give it none. Search spaces are looked up from the working folder."""
+
+
+def parse_values(values: Mapping[str, Any]) -> Parsed:
+    """A sweep from the keys of a sweep file as Python values; problems name the path of a key instead of a line."""
+    return _build(documents.of_values(values, "the sweep"), _NO_OVERRIDES, UNNAMED)
 
 
 def embedded_sweep(document: Document, path: tuple[str, ...]) -> SweepFile:
     """A sweep that another file has as a mapping; every problem at once as a ConfigError."""
-    parsed = _build(needs.embedded(document, path), _NO_OVERRIDES, path[-1])
+    parsed = _build(document.part(path), _NO_OVERRIDES, path[-1])
     if parsed.problems:
         raise ConfigError(f"{document.file} cannot run", parsed.problems)
     return parsed.sweep

@@ -1,0 +1,1 @@
+"""The classes behind `disentune.Sweep`, `disentune.load` and what they return."""

@@ -1,0 +1,113 @@
+"""Comparing runs, and scoring arrays, in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from disentune.analysis import runs as run_analysis
+from disentune.api.run import load
+from disentune.api.wording import in_python
+from disentune.errors import ConfigError, DataError, Problem
+from disentune.results import tables
+from disentune.results.tables import Results
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from disentune.analysis.comparison import Comparison
+
+
+def compare(
+    runs: str | Path | Results | Sequence[str | Path | Results],
+    by: str,
+    metric: str | None = None,
+    *,
+    baseline: Any = None,
+    best: bool = False,
+    only: str | None = None,
+    storage: str | Path | None = None,
+) -> Comparison:
+    """Compares the values of a key, such as `framework.name`, `arm` or `run`: differences with 95 % intervals and exact
+    tests over seeds, as `disentune compare` does.
+
+    `runs` are loaded runs or what `load` takes. Without `metric` it is the objective of the runs. With `best` each
+    value of `by` is compared at its best setting. `.table` is a DataFrame with one row per pair.
+    """
+    several = [runs] if isinstance(runs, str | Path | Results) else list(runs)
+    if not isinstance(by, str):
+        raise ConfigError(f"by: must be a key such as framework.name, got {by!r:.100}")
+    if not several:
+        raise ConfigError("runs: must name at least one run")
+    loaded = [_kept(one if isinstance(one, Results) else load(one, storage=storage), only) for one in several]
+    with in_python():
+        return run_analysis.compared(loaded, by, metric, baseline, best)
+
+
+def _kept(results: Results, only: str | None) -> Results:
+    if only is not None and not isinstance(only, str):
+        raise ConfigError(f'only: must be an expression such as "seed < 2", got {only!r:.100}')
+    with in_python():
+        kept = tables.only(results, only)
+    if only is not None and not kept.records:
+        raise ConfigError(f"only {only}: selects no trial of {results.run.path}")
+    return kept
+
+
+def score(
+    codes: np.ndarray | Tensor | str | Path,
+    factors: np.ndarray | Tensor | None = None,
+    *,
+    logvars: np.ndarray | Tensor | None = None,
+    images: np.ndarray | Tensor | None = None,
+    metrics: Iterable[str] | None = None,
+    size: Literal["full", "fast"] = "full",
+    seed: int = 0,
+    set: Sequence[str] = (),
+) -> dict[str, float]:
+    """Metrics of a representation, as `disentune score FILE` computes them: `codes` (n, latents) with integer `factors`
+    (n, factors), or the path of an .npz file.
+
+    By default all metrics that the arrays allow. `set` changes parameters: `set=["mig.bins=30"]`. A metric that is
+    named and cannot be computed raises a ConfigError with the reason. For the trials of a run use `load(run).score()`.
+    """
+    from disentune.results import arrays as files
+
+    if size not in ("full", "fast"):
+        raise ConfigError(f"size: must be full or fast, got {size!r}")
+    given = {"codes": codes, "factors": factors, "logvars": logvars, "images": images}
+    given = {name: value for name, value in given.items() if value is not None}
+    with in_python():
+        table, there = files.read_arrays(Path(codes)) if isinstance(codes, str | Path) else _table(given)
+        names = files.sufficient(there)[0] if metrics is None else list(metrics)
+        asked = files.asked(names, list(set), size)
+    outcomes = list(files.scores_of_arrays(asked, table, there, seed))
+    problems = [Problem(one.asked.name, one.reason) for one in outcomes if one.reason]
+    if metrics is not None and problems:
+        raise ConfigError("cannot score", problems)
+    return {key: value for outcome in outcomes for key, value in outcome.numbers.items()}
+
+
+def _table(given: dict[str, Any]) -> tuple[Any, list[str]]:
+    from disentune.results import arrays as files
+
+    try:
+        return files.checked_table({name: _array(name, value) for name, value in given.items()}), list(given)
+    except DataError as error:
+        raise ConfigError(f"cannot score: {error}") from None
+
+
+def _array(name: str, value: Any) -> np.ndarray:
+    import numpy as np
+
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    try:
+        found = np.asarray(value)
+    except ValueError as error:
+        raise DataError(f"{name} must be an array ({error})") from None
+    if found.dtype.kind not in "biuf":
+        raise DataError(f"{name} must be an array of numbers, got {type(value).__name__}")
+    return found
