@@ -33,6 +33,11 @@ test-gpu: setup  ## what only a GPU can show, and build/gpu_throughput.md; skips
 faults: setup  ## real faults of every kind at random moments of a sweep on Ray; best as root
 	$(BIN)/python -m pytest -m "long or not long" tests/faults
 
+SEEDS ?= 1000
+FIRST ?= 0
+simulate: setup  ## sweeps with random sequences of faults, without Ray: make simulate SEEDS=10000
+	cd tests && ../$(BIN)/python -m simulation --seeds $(SEEDS) --first $(FIRST)
+
 check: setup  ## what CI runs: style, types, tests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check

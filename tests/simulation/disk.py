@@ -1,5 +1,5 @@
-"""The disk of the simulation. Every write, sync, rename, removal and read of disentune's storage code passes here as one
-numbered operation, which may fail, or be the last one that its process makes."""
+"""The disk of the simulation. Every write, sync, rename, removal and read of disentune's storage code passes here as
+one numbered operation, which may fail, or be the last one that its process makes."""
 
 import builtins
 import errno
@@ -93,8 +93,8 @@ class Disk:
         assert self.actor is not None
         if torn is not None:
             torn(fault.share)
-        elif fault.share > 0.5:
-            act()
+        elif fault.share > 0.5 and hasattr(opened := act(), "close"):
+            opened.close()
         self.actor.dead = True
         raise Killed(self.actor.name)
 
@@ -152,15 +152,15 @@ class _File:
         self._disk, self._path, self._file = disk, path, file
 
     def write(self, data: bytes) -> int:
-        return self._disk.operation("write", self._path, lambda: self._written(data), lambda share: self._tear(data, share))
+        def part(share: float) -> None:
+            self._written(data[: int(len(data) * share)])
+
+        return self._disk.operation("write", self._path, lambda: self._written(data), part)
 
     def _written(self, data: bytes) -> int:
         count = self._file.write(data)
         self._file.flush()  # a killed process loses its buffer; what it had flushed stays
         return count
-
-    def _tear(self, data: bytes, share: float) -> None:
-        self._written(data[: int(len(data) * share)])
 
     def __enter__(self) -> "_File":
         return self

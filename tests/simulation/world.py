@@ -121,7 +121,9 @@ class NoWatchdog:
 @contextmanager
 def simulated(disk: Disk, clock: Clock) -> Iterator[None]:
     """Disentune's own code above a disk, a clock and a training of the simulation."""
-    time = SimpleNamespace(monotonic=clock, sleep=clock.sleep, time=clock, strftime=lambda *_: "", gmtime=lambda *_: None)
+    time = SimpleNamespace(
+        monotonic=clock, sleep=clock.sleep, time=clock, strftime=lambda *_: "", gmtime=lambda *_: None
+    )
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(segment, "Training", HashedTraining)
