@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart test test-rest test-all test-gpu faults check check-ray bench audit schema docs docs-serve gallery clean
+.PHONY: setup quickstart test test-rest test-all test-gpu faults simulate check check-ray bench audit schema docs docs-serve gallery clean
 
 setup: $(VENV)/.ready
 

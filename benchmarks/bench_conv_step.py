@@ -126,7 +126,7 @@ VARIANTS: dict[str, Callable[[int], Callable[[], object]]] = {
 
 
 def serve(variant: str, batch_size: int, orders: Connection) -> None:
-    """Runs as many steps as ordered and answers with CPU seconds a step, until the order is 0."""
+    """Runs as many steps as ordered and answers with CPU seconds per step, until the order is 0."""
     step = VARIANTS[variant](batch_size)
     while steps := orders.recv():
         orders.send(cpu_seconds(lambda: [step() for _ in range(steps)]) / steps)

@@ -76,7 +76,7 @@ def _tell(name: str, seconds: float, spans: list[tuple[float, float]], trials: i
 
 
 def runners(trials: int) -> dict[str, Callable[[int], float]]:
-    """Seconds a trial, given how many steps it has."""
+    """Seconds per trial, given how many steps it has."""
     here, slots = sys.executable, [str(SLOTS)]
     found = {
         DISENTUNE: partial(ours, trials),

@@ -133,7 +133,7 @@ def begun(run: Run) -> int:
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds a trial between the first and the last that began under a driver, in wall and in CPU time."""
+    """Seconds per trial between the first and the last that began under a driver, in wall and in CPU time."""
 
     wall_s: float
     driver_s: float

@@ -59,7 +59,7 @@ def _call(command: list[str]) -> str:
 
 @contextmanager
 def serving(command: Sequence[str], steps: int) -> Iterator[Callable[[], float]]:
-    """A timer that makes a process of its own do `steps` steps: it reads their number and answers with CPU seconds a
+    """A timer that makes a process of its own do `steps` steps: it reads their number and answers with CPU seconds per
     step, line by line."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment())
     assert process.stdin is not None

@@ -62,6 +62,15 @@ def test_the_gallery_shows_every_kind_of_figure():
     assert re.findall("^## (.*)$", (DOCS / "gallery.md").read_text(), re.MULTILINE) == list(FIGURES)
 
 
+def test_the_yaml_of_the_gallery_can_be_copied_into_a_sweep():
+    import yaml
+
+    blocks = re.findall(r"```yaml\n(.*?)```", (DOCS / "gallery.md").read_text(), re.DOTALL)
+    assert len(blocks) > 15
+    for block in blocks:
+        assert [figure["name"] for figure in yaml.safe_load(block)["figures"]], block
+
+
 # ---- links and names
 
 

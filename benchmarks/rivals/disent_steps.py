@@ -1,4 +1,4 @@
-"""disent's own trainer, a few steps at a time: reads a number of steps, answers with CPU seconds a step.
+"""disent's own trainer, a few steps at a time: reads a number of steps, answers with CPU seconds per step.
 
 Run by the interpreter of disent's environment: `disent_steps.py BATCH LOSS [MALLOPT]`, where MALLOPT is a JSON mapping
 of glibc's options for a process with our settings.

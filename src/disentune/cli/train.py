@@ -68,7 +68,7 @@ def _first_selected(asked: SweepPoints, only: str | None) -> TrialConfig:
     for point in points:
         if selected is None or selected({**point.config.tree(), "arm": point.arms}):
             return point.config
-    raise ConfigError(f"--only {only}: selects none of the {len(points)} trials")
+    raise ConfigError(f"--only {only!r}: selects none of the {len(points)} trials")
 
 
 def _trained(

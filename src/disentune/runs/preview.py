@@ -311,7 +311,7 @@ def _refuse_orphans(
         raise ConfigError(
             f"{run.path} holds {len(orphans)} trial(s) that are no longer in {sweep.file}. "
             f"{nearest_change(folders[orphans[0]].tree(), [*asked.values()])}\n"
-            "  Either set these trials aside, from where the old sweep restores them: --drop\n"
+            "  Either set these trials aside (running the old sweep brings them back): --drop\n"
             "  or run the changed sweep under another name: --name NEW\n"
             f"  or restore the sweep from {run.sweep_path}"
         )
