@@ -43,3 +43,10 @@ def test_a_whole_run_is_compared_without_remarks(make_run):
     trials, notes = trials_of(maker)
     assert (len(trials), notes) == (1, [])
     assert "cut short" not in trials
+
+
+def test_scores_that_compare_seeds_with_each_other_are_no_replicates(make_run):
+    maker = make_run()
+    quick_trial(maker, [{"step": 1500, "mig": 0.2, "udr": 0.3}], seed=0)
+    (note,) = compared_trials([read(maker.run)], "udr", OBJECTIVE)[1]
+    assert "the scores of seeds depend on each other" in note

@@ -64,7 +64,10 @@ def test_a_run_is_analysed_by_its_framework_and_strength(disentune, finished):
         (["scores.csv", "--columns", "dataset"], "must look like dataset=A,method=B"),
         (["scores.csv", "--columns", "dataset=date"], "unknown column 'date'. Did you mean 'data'?"),
         (["scores.csv", "--columns", "dataset=data", "--analysis", "variance"], "unknown analysis 'variance'"),
-        (["scores.csv", "--columns", "dataset=data", "--metrics", "mag"], "unknown metric 'mag'. Did you mean 'mig'? Known: mig, modularity, sap"),
+        (
+            ["scores.csv", "--columns", "dataset=data", "--metrics", "mag"],
+            "'mag'. Did you mean 'mig'? Known: mig, modularity, sap",
+        ),
         (["nothing.csv"], "does not exist"),
         (["broken.parquet"], "cannot be read as parquet"),
         (["empty.csv"], "cannot be read as csv"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -53,6 +54,8 @@ def compare(
     trials, notes = compared_trials(loaded, metric, objective)
     points = points_of(trials, by) if best else ()
     found = compared(trials, by, metric, baseline, mode_of(loaded[0], metric), points)
+    if only is not None and re.search(rf"\b{re.escape(metric)}\b", only):
+        notes.append(f"--only selects trials by {metric} itself, so differences and p-values are biased")
     for note in (*notes, *found.notes):
         err.print(f"note: {note}", markup=False)
     if as_json:
