@@ -49,3 +49,10 @@ def test_a_whole_run_is_compared_without_remarks(make_run):
 
 def test_no_number_of_a_plug_in_may_replace_a_column_of_these_tables():
     assert {*KEYS, RUN, CUT} <= {*COMPARED, *FIXED}
+
+
+def test_scores_that_compare_seeds_with_each_other_are_no_replicates(make_run):
+    maker = make_run()
+    quick_trial(maker, [{"step": 1500, "mig": 0.2, "udr": 0.3}], seed=0)
+    (note,) = compared_trials([read(maker.run)], "udr", OBJECTIVE)[1]
+    assert "the scores of seeds depend on each other" in note

@@ -40,6 +40,12 @@ def test_the_best_of_many_points_warns(disentune, finished):
     assert "this makes every p too small" in " ".join(err.split())
 
 
+def test_a_selection_by_the_compared_metric_warns(disentune, finished):
+    arguments = ("compare", "tiny", "--by", "framework.name", "--metric", "mig", "--only")
+    assert "--only selects trials by mig itself" in " ".join(disentune(*arguments, "mig >= 0")[2].split())
+    assert "itself" not in disentune(*arguments, "mig_max >= 0")[2]
+
+
 def test_runs_with_different_objectives_are_refused(disentune, finished):
     other = finished.path.parent / "other"
     shutil.copytree(finished.path, other)

@@ -279,7 +279,9 @@ def test_a_plan_without_a_root_is_refused(disentune, sweep, monkeypatch):
     assert complained.startswith("no data root is set")
     code, printed, _ = disentune("plan", sweep, "--json")
     assert code == 2
-    assert json.loads(printed)["problems"][0].startswith("no data root is set")
+    found = json.loads(printed)
+    assert found["problems"][0].startswith("no data root is set")
+    assert found["trials"] == found["new"] > 0
 
 
 def test_a_missing_file_is_reported_in_the_plan(disentune, root, sweep):

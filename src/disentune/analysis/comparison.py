@@ -119,7 +119,7 @@ def line(pair: Pair) -> dict[str, str]:
     return {
         "a": _text(pair.a),
         "b": _text(pair.b),
-        "n": f"{seeds} paired (r {_text(pair.correlation)})" if pair.paired else seeds,
+        "n": f"{seeds} paired (r {_text(pair.correlation) or 'unknown'})" if pair.paired else seeds,
         "a - b": _text(pair.difference),
         "95 % interval": statistics.between(pair.low, pair.high),
         "p": _text(pair.p),
@@ -255,7 +255,7 @@ def _pairs_of(order: list[Any], by: str, baseline: Any) -> list[tuple[Any, Any]]
     named = next((value for value in order if value == baseline or str(value) == str(baseline)), None)
     named = named if named is not None else _same_number(order, baseline)
     if named is None:
-        raise ConfigError(f"--baseline: {unknown(f'value of {by}', str(baseline), map(str, order))}")
+        raise ConfigError(f"--baseline: {unknown(f'value of {by}', str(baseline), map(_text, order))}")
     return [(value, named) for value in order if value is not named]
 
 

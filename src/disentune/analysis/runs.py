@@ -10,6 +10,7 @@ import pandas as pd
 from disentune.analysis.comparison import Comparison, compare
 from disentune.analysis.scores import DATASET, METHOD, SEED, STRENGTH
 from disentune.errors import ConfigError
+from disentune.results.arrays import UDR
 from disentune.results.tables import (
     BROKEN,
     Results,
@@ -91,7 +92,16 @@ def compared_trials(runs: Sequence[Results], metric: str, objective: Objective) 
         raise ConfigError("there are no trials to compare")
     trials, notes = _without_broken(pd.concat(frames, ignore_index=True), [metric])
     trials, budgets = _of_equal_budget(trials)
-    return trials, [*notes, *budgets]
+    return trials, [*notes, *budgets, *_dependence_note(metric)]
+
+
+def _dependence_note(metric: str) -> list[str]:
+    if metric not in UDR:
+        return []
+    return [
+        f"{metric} compares each trial with the other seeds of its group, so the scores of seeds depend on each other "
+        "and intervals and p-values are only a rough guide"
+    ]
 
 
 def _of_equal_budget(trials: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

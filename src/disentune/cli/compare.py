@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,12 +48,18 @@ def compare(
 
     loaded = [_loaded(run, only, storage) for run in dict.fromkeys(runs)]
     found = compared(loaded, by, metric, baseline, best)
+    if only is not None and re.search(rf"\b{re.escape(found.metric)}\b", only):
+        err.print(f"note: {_selected_by(found.metric)}", markup=False)
     for note in found.notes:
         err.print(f"note: {note}", markup=False)
     if as_json:
         print_json(found.as_json())
     else:
         _show(found)
+
+
+def _selected_by(metric: str) -> str:
+    return f"--only selects trials by {metric} itself, so differences and p-values are biased"
 
 
 def _loaded(run: str, only: str | None, storage: str) -> Results:

@@ -30,6 +30,7 @@ from disentune.sessions.study import looked_at, planned_study, run_folder
 
 if TYPE_CHECKING:
     from disentune.runs.ledger import Run
+    from disentune.runs.preview import Plan
     from disentune.runs.stages import Stage
 
 
@@ -63,6 +64,7 @@ def plan(
     from disentune.learn.cuda import is_available as has_gpu
     from disentune.runs.preview import cost, unprepared
 
+    planned = None
     try:
         study = study_of(*_read(sweep, set_, storage, name), Wanted(only, limit, drop=drop))
         looks = looked_at(study)
@@ -75,7 +77,7 @@ def plan(
             raise ConfigError(f"--probe: the sweeps that {study.sweep.name} needs must be finished first")
     except ConfigError as error:
         if as_json:
-            print_json(_unplannable(sweep, error))
+            print_json(_with_problems(sweep, planned, error))
             raise typer.Exit(2) from None
         raise
     with patient_progress() as say:
@@ -96,8 +98,11 @@ def plan(
         out.print(f"note: {text}", markup=False)
 
 
-def _unplannable(sweep: Path, error: ConfigError) -> dict[str, Any]:
+def _with_problems(sweep: Path, planned: Plan | None, error: ConfigError) -> dict[str, Any]:
+    """The counts are those of the plan if the sweep itself is right, for example when only its data is missing."""
     problems = [f"{problem.where} {problem.text}" for problem in error.problems] or [str(error)]
+    if planned is not None:
+        return planned.as_json() | {"problems": problems}
     counts = dict.fromkeys(("trials", "done", "continuing", "new"), 0)
     return {"sweep": sweep.stem, **counts, "arms": [], "problems": problems}
 

@@ -426,6 +426,9 @@ def has_replicates(trials: pd.DataFrame, layout: Layout) -> bool:
     return bool(trials.groupby(keys, dropna=False, sort=False).size().max() > 1) if keys else len(trials) > 1
 
 
+EXCLUDED = "exclude them if others of the same group trained to the end"
+
+
 def budgets(trials: pd.DataFrame) -> str:
     """A sentence about trials that were stopped early or are still training."""
     cut = int(trials["cut"].sum())
@@ -433,7 +436,8 @@ def budgets(trials: pd.DataFrame) -> str:
         return ""
     if cut == len(trials):
         return f"Hollow dots: none of the {cut} trials has trained to the end, so their budgets may differ."
-    return f"Hollow dots: {cut} trials that were stopped early or are still training; means exclude them."
+    are = "1 trial that was stopped early or is" if cut == 1 else f"{cut} trials that were stopped early or are"
+    return f"Hollow dots: {are} still training; means {EXCLUDED}."
 
 
 def listed(keys: Sequence[str], most: int = 6) -> str:

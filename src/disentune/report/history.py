@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from disentune.report.canvas import INK, PALETTE
 from disentune.report.groups import (
+    EXCLUDED,
     budgets,
     captioned,
     counted,
@@ -46,7 +47,7 @@ def draw(figure: Figure, scores: RunScores, spec: History) -> Caption:
     return captioned(
         f"{said(scores, spec.metric)} by point of the search", counted(scores, trials),
         "The line is the best mean over the seeds of a point so far, among points that trained to the end.",
-        budgets(trials).replace("; means exclude them", "; the line excludes them"),
+        budgets(trials).replace(f"means {EXCLUDED}", "the line excludes them"),
     )  # fmt: skip
 
 
