@@ -215,7 +215,7 @@ def assert_same_donors(sweep: SweepFile, run: Run, now: Mapping[str, Any]) -> No
     arm = next(arm for arm in dict.fromkeys((*before.donors, *now)) if before.donors.get(arm) != now.get(arm))
     then, today = _texts(before.donors.get(arm, [])), _texts(now.get(arm, []))
     gone, new = [one for one in then if one not in today], [one for one in today if one not in then]
-    text = f"arm '{arm}' was made from {', '.join(gone) or 'fewer trials'}, and would now be from {', '.join(new)}"
+    text = f"arm '{arm}' was made from {', '.join(gone) or 'fewer trials'}, and would now be made from {', '.join(new)}"
     raise _changed_since(sweep, run, text)
 
 
