@@ -8,15 +8,16 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from disentune.analysis import ANALYSES
 from disentune.analysis.comparison import compare, line
-from disentune.analysis.runs import compared_trials
+from disentune.analysis.runs import compared_trials, score_table
 from disentune.report.page import Drawing
 from disentune.results.tables import read
 from disentune.spec.figures import FIGURES
 from disentune.spec.settings import Wandb
 from disentune.tracking import reports, summary
 from disentune.tracking.connection import connection
-from run_examples import course, quick_trial, study
+from run_examples import course, methods_study, quick_trial, study
 from wandb_server import ENTITY, WandbServer, forget_client
 
 pytestmark = [
@@ -189,7 +190,31 @@ def test_the_comparison_is_that_of_compare(away, make_run):
     assert (table.key, len(table.frame)) == ("comparison", 1)
     assert table.frame.to_dict("records") == [line(pair) for pair in expected.pairs]
     spec = reports.specification(results, place_of(maker))["spec"]
-    assert any(text.startswith("| a | b |") and "0.2" in text for text in texts(spec))
+    (_, compared) = [block["content"] for block in spec["blocks"] if block["type"] == "markdown-block"]
+    assert compared.startswith("| a | b | n |")
+    assert "| 0.8 | 0.2 | 3 paired" in compared
+
+
+def test_the_analyses_of_a_study_are_tables_of_the_summary_run_and_of_the_report(away, make_run):
+    maker = make_run()
+    methods_study(maker)
+    results = read(maker.run)
+    tables = summary.tables_of(reports._scores(results))
+    assert [table.key for table in tables][:3] == ["comparison", "analysis/variance_explained", "analysis/agreement"]
+    agreement = next(table.frame for table in tables if table.key == "analysis/agreement")
+    expected = ANALYSES["agreement"].rows(score_table(results)[0], None)
+    assert agreement["value"].tolist() == expected["value"].dropna().tolist()
+    blocks = reports.specification(results, place_of(maker))["spec"]["blocks"]
+    contents = [block["content"] for block in blocks if block["type"] == "markdown-block"]
+    lines = [len(content.splitlines()) - 2 for content in contents[1:]]
+    assert lines == [min(len(table.frame), reports.MOST_ROWS) for table in tables]
+
+
+def test_a_long_table_is_cut_and_the_report_says_so():
+    table = summary.SummaryTable("comparison", "Title", pd.DataFrame({"a": range(31)}), ("a note",))
+    _, shown, *notes = reports._table_blocks(table)
+    assert shown.text.splitlines()[-1] == "| 29 |"
+    assert [note.text for note in notes] == ["a note", "30 of 31 rows; the summary run has all."]
 
 
 def test_a_summary_table_holds_no_secret(monkeypatch):
