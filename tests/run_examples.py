@@ -123,3 +123,20 @@ def search(run: Run, sweep: SweepFile, trials: int | None = None) -> Planner:
             run.trial(segment.trial_id).set_status(Status("done", config.training.steps))
             planner.report(segment.trial_id, StepReport(config.training.steps, row, "done"))
     return planner
+
+
+STRENGTHS = {"beta_vae": "beta", "factor_vae": "gamma", "dip_vae_i": "lambda_od"}
+
+
+def methods_study(maker):
+    """Random scores of two data sets, three methods, two strengths and three seeds."""
+    rng = np.random.default_rng(0)
+    maker.sweep(["all"])
+    keys = ["mig", "sap", "downstream_gbt_100", "reconstruction", "gaussian_total_correlation"]
+    for dataset in ("xysquares", "xy_object"):
+        for method, key in STRENGTHS.items():
+            for strength in (1.0, 4.0):
+                for seed in range(3):
+                    row = {"step": 1, **dict(zip(keys, rng.random(len(keys)).tolist(), strict=True))}
+                    framework = {"name": method, key: strength}
+                    quick_trial(maker, [row], dataset__name=dataset, framework=framework, seed=seed)

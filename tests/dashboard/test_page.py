@@ -7,7 +7,7 @@ import pytest
 
 import disentune.dashboard
 from disentune.dashboard.figures import DARK
-from disentune.report import canvas
+from disentune.report import SHARED_STYLE, canvas
 
 PAGE = Path(disentune.dashboard.__file__).parent / "page"
 SCRIPTS = sorted(PAGE.glob("*.js"))
@@ -41,18 +41,19 @@ def test_every_import_is_a_file_of_the_page_that_exports_the_name(path):
 
 
 def test_figures_and_page_have_the_colours_of_the_report():
-    css = (PAGE / "style.css").read_text()
-    report = (Path(canvas.__file__).parent / "page.css").read_text()
+    css = SHARED_STYLE.read_text()
     for place, colour in enumerate(canvas.PALETTE):
-        pair = f"--c{place}: light-dark({colour.lower()}, {DARK[colour]})"
-        assert pair in css
-        assert pair in report
+        assert f"--c{place}: light-dark({colour.lower()}, {DARK[colour]})" in css
+    assert '"/page/colours.css"' in (PAGE / "index.html").read_text()
+    for own in (PAGE / "style.css", SHARED_STYLE.with_name("page.css")):
+        defined = set(re.findall(r"^ *(--[\w-]+):", own.read_text(), re.MULTILINE))
+        assert not defined & set(re.findall(r"^ *(--[\w-]+):", css, re.MULTILINE))
 
 
 def test_the_server_serves_exactly_the_files_of_the_page(make_run, tmp_path, dashboard):
     make_run()
     client = dashboard(tmp_path / "runs")
-    for path in PAGE.iterdir():
+    for path in [SHARED_STYLE, *PAGE.iterdir()]:
         assert client.ask(f"/page/{path.name}").content == path.read_bytes()
     for path in ("/page/", "/page/../app.py", "/page/..%2fapp.py", "/page/none.js", "/app.py"):
         assert client.ask(path).status_code == 404

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from chromium import chromium
 from processes import Commands, commands_in
 
 
@@ -12,3 +14,9 @@ from processes import Commands, commands_in
 def commands(tmp_path: Path) -> Iterator[Commands]:
     with commands_in(tmp_path) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as opened:
+        yield opened

@@ -1,38 +1,22 @@
 """The report page in a real browser: Debian's Chromium, opened from the file as a user opens it."""
 
-import os
 import re
-import shutil
 from datetime import UTC, datetime
 
 import pytest
 
+from chromium import ATTACK, NEEDS_CHROMIUM
 from conftest import RunMaker
 from disentune.report import page
 from disentune.results.tables import read
 from run_examples import forged, quick_trial, study
 
-CHROMIUM = shutil.which("chromium")
-ATTACK = "<script>window.hit=1</script>\"'><img src=x onerror=window.hit=1></pre>{{ 7*7 }}javascript:window.hit=1"
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, on Debian: apt-get install chromium"),
-]
+pytestmark = [pytest.mark.browser, NEEDS_CHROMIUM]
 
 
 # ---- browser and pages
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: make setup")
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """The dashboard in a real browser: Debian's Chromium, with a server of this process."""
 
-import os
 import re
-import shutil
 import socket
 import threading
 import time
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 import uvicorn
 
+from chromium import ATTACK, NEEDS_CHROMIUM
 from conftest import RunMaker
 from dashboard_client import TOKEN
 from disentune.dashboard.app import app
@@ -23,29 +22,14 @@ from processes import patience_s
 from run_examples import forged, quick_trial, study
 from simulator import simulate, sweep_file
 
-CHROMIUM = shutil.which("chromium")
-ATTACK = "<script>window.hit=1</script>\"'><img src=x onerror=window.hit=1></pre>{{ 7*7 }}javascript:window.hit=1"
 NAME = "<img src=x onerror=window.hit=1>"
 """What a folder may be called."""
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1400, "height": 900}
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, on Debian: apt-get install chromium"),
-]
+pytestmark = [pytest.mark.browser, NEEDS_CHROMIUM]
 
 
 # ---- servers and pages
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: make setup")
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield browser
-        browser.close()
 
 
 @contextmanager

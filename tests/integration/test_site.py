@@ -2,15 +2,15 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from chromium import NEEDS_CHROMIUM
+
 ROOT = Path(__file__).parents[2]
-CHROMIUM = shutil.which("chromium")
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=\"?(?:https?:)?//")
 
 pytestmark = pytest.mark.long
@@ -42,19 +42,14 @@ def test_the_changelog_is_a_page_of_the_site(site):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, on Debian: apt-get install chromium")
-def test_the_search_works_from_a_file_without_a_network(site):
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: make setup")
-    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        tab, asked = browser.new_page(), []
-        tab.on("request", lambda request: asked.append(request.url))
-        tab.goto((site / "index.html").as_uri())
-        tab.locator(".md-search__input").click()
-        tab.keyboard.type("loss scale")
-        tab.wait_for_selector(".md-search-result__item", timeout=120_000)
-        titles = tab.locator(".md-search-result__item h1").all_inner_texts()
-        browser.close()
+@NEEDS_CHROMIUM
+def test_the_search_works_from_a_file_without_a_network(site, browser):
+    tab, asked = browser.new_page(), []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto((site / "index.html").as_uri())
+    tab.locator(".md-search__input").click()
+    tab.keyboard.type("loss scale")
+    tab.wait_for_selector(".md-search-result__item", timeout=120_000)
+    titles = tab.locator(".md-search-result__item h1").all_inner_texts()
     assert "Loss scale" in titles
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []

@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image, ImageSequence
 from scipy.special import expit
 from torch import nn
 
@@ -473,6 +474,19 @@ def test_sheets_are_rgb_images():
         assert sheet.dtype == np.uint8
         assert sheet.ndim == 3
         assert sheet.shape[2] == 3
+
+
+def test_an_animation_plays_the_traversals_to_their_end_and_back():
+    """With black and white pixels, a GIF is exact."""
+    levels = np.arange(5)[:, None] > np.arange(4)  # frame k has k white columns
+    moving = np.broadcast_to(levels[None, :, None, :, None], (2, 5, 4, 4, 1)) * np.uint8(255)
+    made = replace(made_up(channels=1), traversals=moving)
+    with Image.open(io.BytesIO(pictures.animation(made))) as file:
+        assert (file.n_frames, file.info["loop"]) == (8, 0)
+        frames = [np.array(frame.convert("RGB")) for frame in ImageSequence.Iterator(file)]
+    white = [int((frame == 255).all(axis=2).sum()) for frame in frames]
+    column = 2 * 64 * 16  # two latents, 64 pixels high, each pixel 16 wide
+    assert np.diff(white).tolist() == [column] * 4 + [-column] * 3
 
 
 def test_nothing_to_show_is_no_sheet():

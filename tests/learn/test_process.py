@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -50,3 +51,19 @@ new = {library["filepath"] for library in threadpool_info()} - known
 assert known and not new, new
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=patience_s(300))
+
+
+def test_what_a_process_uses_is_its_cpu_since_the_last_call_and_its_memory():
+    usage = process.Usage()
+    usage.taken()
+    began = time.process_time()
+    held = bytearray(b"x" * (64 << 20))
+    while time.process_time() - began < 0.05:
+        pass
+    busy = usage.taken()
+    assert tuple(busy) == process.USED
+    assert busy["cpu_percent"] > 0
+    assert busy["memory_mb"] > len(held) >> 20
+    assert busy["gpu_memory_mb"] == 0.0
+    time.sleep(0.1)
+    assert usage.taken()["cpu_percent"] < 60

@@ -1,6 +1,5 @@
 """The analyses of a study as figures."""
 
-import numpy as np
 import pytest
 
 from conftest import RunMaker
@@ -12,24 +11,13 @@ from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import read
 from disentune.spec.figures import AnalysisFigure
 from disentune.spec.settings import Objective
-from run_examples import quick_trial
-
-STRENGTHS = {"beta_vae": "beta", "factor_vae": "gamma", "dip_vae_i": "lambda_od"}
+from run_examples import methods_study
 
 
 @pytest.fixture(scope="module")
 def scores(tmp_path_factory):
-    """Two data sets, three methods, two strengths, three seeds."""
-    maker, rng = RunMaker(tmp_path_factory.mktemp("study") / "runs" / "demo" / "main"), np.random.default_rng(0)
-    maker.sweep(["all"])
-    keys = ["mig", "sap", "downstream_gbt_100", "reconstruction", "gaussian_total_correlation"]
-    for dataset in ("xysquares", "xy_object"):
-        for method, key in STRENGTHS.items():
-            for strength in (1.0, 4.0):
-                for seed in range(3):
-                    row = {"step": 1, **dict(zip(keys, rng.random(len(keys)).tolist(), strict=True))}
-                    framework = {"name": method, key: strength}
-                    quick_trial(maker, [row], dataset__name=dataset, framework=framework, seed=seed)
+    maker = RunMaker(tmp_path_factory.mktemp("study") / "runs" / "demo" / "main")
+    methods_study(maker)
     return RunScores(read(maker.run), Objective(metric="mig", mode="max"))
 
 

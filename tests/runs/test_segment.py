@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from disentune.errors import ConfigError, DataError
-from disentune.learn import pictures
+from disentune.learn import pictures, process
 from disentune.learn.training import Training, can_train
 from disentune.runs import segment as segment_module
 from disentune.runs.checkpoints import Checkpoints
@@ -92,6 +92,14 @@ def test_a_segment_trains_to_its_step_and_pauses_with_a_checkpoint(segment):
     assert folder.checkpoints.steps()[-1] == 6
     assert (folder.status().state, folder.status().step) == ("pending", 6)
     assert [row["step"] for row in folder.rows()] == [4]
+
+
+@pytest.mark.parametrize("system", [True, False])
+def test_rows_have_what_the_worker_used_if_wandb_asks_for_it(segment, system):
+    part = segment(settings=Settings(wandb={"system": system}))
+    steps_and_outcome(part)
+    clocks = [row["clock"] for row in segment.run.trial(part.trial_id).rows()]
+    assert [clock.keys() == {"seconds", *(process.USED if system else ())} for clock in clocks] == [True] * len(clocks)
 
 
 def test_the_next_segment_continues_and_ends_done_with_its_last_and_best_checkpoints(segment):

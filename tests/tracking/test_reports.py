@@ -1,16 +1,23 @@
 """W&B reports: the specification without a server, and the same report saved by the real client."""
 
+import io
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
+from PIL import Image
 
+from disentune.analysis import ANALYSES
+from disentune.analysis.comparison import compare, line
+from disentune.analysis.runs import compared_trials, score_table
+from disentune.report.page import Drawing
 from disentune.results.tables import read
 from disentune.spec.figures import FIGURES
 from disentune.spec.settings import Wandb
-from disentune.tracking import reports
+from disentune.tracking import reports, summary
 from disentune.tracking.connection import connection
-from run_examples import course, quick_trial, study
+from run_examples import course, methods_study, quick_trial, study
 from wandb_server import ENTITY, WandbServer, forget_client
 
 pytestmark = [
@@ -135,6 +142,86 @@ def test_the_real_client_saves_the_report(server, maker):
     (view,) = server.views
     assert view["projectName"] == "demo"
     assert "Does the loss decide?" in texts(json.loads(view["spec"]))
+
+
+def drawing(name="01-summary"):
+    pixels = io.BytesIO()
+    Image.new("RGB", (4, 3)).save(pixels, "PNG")
+    return Drawing("summary", name, "What came out", png=pixels.getvalue())
+
+
+def test_the_group_has_a_summary_run_with_the_comparison_and_the_figures(server, maker):
+    missing = Drawing("trend", "02-trend", "A trend", reason="no number")
+    made = reports.make(read(maker.run), place_of(maker), [drawing(), missing])
+    assert made.reason == "", server.unknown
+    ((_, name),) = server.runs
+    run = server.run(name)
+    assert name == summary.id_of(maker.run)
+    assert (run.about["groupName"], run.about["jobType"]) == ("demo/main", "summary")
+    shown = {key: value["_type"] for row in run.rows for key, value in row.items() if isinstance(value, dict)}
+    assert shown["figures/01-summary"] == "image-file"
+    assert "figures/02-trend" not in shown
+    grids = [
+        block["metadata"] for block in json.loads(server.views[0]["spec"])["blocks"] if block["type"] == "panel-grid"
+    ]
+    (condition,) = grids[-1]["runSets"][0]["filters"]["filters"]
+    assert (condition["key"]["name"], condition["value"]) == ("name", name)
+    (panel,) = grids[-1]["panelBankSectionConfig"]["panels"]
+    assert panel["config"]["mediaKeys"] == ["figures/01-summary"]
+
+
+def test_a_second_report_continues_the_summary_run(server, maker):
+    for _ in range(2):
+        assert reports.make(read(maker.run), place_of(maker), [drawing()]).reason == ""
+    ((_, name),) = server.runs
+    assert [row["_step"] for row in server.run(name).rows] == [0, 1]
+
+
+def test_the_comparison_is_that_of_compare(away, make_run):
+    maker, rng = make_run(), np.random.default_rng(0)
+    for beta in (0.2, 0.8):
+        for seed in range(3):
+            quick_trial(maker, course(beta, rng), seed=seed, framework__beta=beta)
+    results = read(maker.run)
+    (table,) = summary.tables_of(reports._scores(results))
+    objective = reports.objective_or_default(results)
+    trials, _ = compared_trials([results], objective.metric, objective)
+    expected = compare(trials, "framework.beta", objective.metric, mode=objective.mode)
+    assert (table.key, len(table.frame)) == ("comparison", 1)
+    assert table.frame.to_dict("records") == [line(pair) for pair in expected.pairs]
+    spec = reports.specification(results, place_of(maker))["spec"]
+    (_, compared) = [block["content"] for block in spec["blocks"] if block["type"] == "markdown-block"]
+    assert compared.startswith("| a | b | n |")
+    assert "| 0.8 | 0.2 | 3 paired" in compared
+
+
+def test_the_analyses_of_a_study_are_tables_of_the_summary_run_and_of_the_report(away, make_run):
+    maker = make_run()
+    methods_study(maker)
+    results = read(maker.run)
+    tables = summary.tables_of(reports._scores(results))
+    assert [table.key for table in tables][:3] == ["comparison", "analysis/variance_explained", "analysis/agreement"]
+    agreement = next(table.frame for table in tables if table.key == "analysis/agreement")
+    expected = ANALYSES["agreement"].rows(score_table(results)[0], None)
+    assert agreement["value"].tolist() == expected["value"].dropna().tolist()
+    blocks = reports.specification(results, place_of(maker))["spec"]["blocks"]
+    contents = [block["content"] for block in blocks if block["type"] == "markdown-block"]
+    lines = [len(content.splitlines()) - 2 for content in contents[1:]]
+    assert lines == [min(len(table.frame), reports.MOST_ROWS) for table in tables]
+
+
+def test_a_long_table_is_cut_and_the_report_says_so():
+    table = summary.SummaryTable("comparison", "Title", pd.DataFrame({"a": range(31)}), ("a note",))
+    _, shown, *notes = reports._table_blocks(table)
+    assert shown.text.splitlines()[-1] == "| 29 |"
+    assert [note.text for note in notes] == ["a note", "30 of 31 rows; the summary run has all."]
+
+
+def test_a_summary_table_holds_no_secret(monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "topsecretvalue")
+    plain = summary._plain(pd.DataFrame({"a": ["x topsecretvalue", None], "b": [1.0, 2.0]}))
+    assert "topsecretvalue" not in plain.to_csv()
+    assert plain["b"].tolist() == [1.0, 2.0]
 
 
 def test_a_server_that_is_away_leaves_the_specification(server, maker):

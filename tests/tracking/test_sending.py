@@ -318,6 +318,43 @@ def test_evaluations_bring_pictures_and_a_table_of_scores(server, maker, rng, se
     assert json.loads(table)["data"] == [["mig", 0.3]]
 
 
+def test_an_evaluation_brings_its_traversals_as_an_animation(server, maker, seen):
+    trial_id = quick_trial(maker, [])
+    add_evaluation(maker, trial_id, 300, seen)
+    assert sent(maker)
+    (row,) = server.run(trial_id).rows
+    assert row["evaluation/animation"]["_type"] == "video-file"
+    file = next(data for path, data in server.uploads.items() if row["evaluation/animation"]["path"] in path)
+    assert file.startswith(b"GIF89a")
+
+
+def test_what_a_worker_used_is_sent_beside_the_clock():
+    clock = {"seconds": 2.0, "cpu_percent": 99.0, "memory_mb": 500.0, "gpu_memory_mb": 0.0}
+    told = sending.Telling().told({"step": 4, "metrics": {"loss": 1.0}, "clock": clock})
+    assert {key: value for key, value in told.items() if key.startswith("system/")} == {
+        "system/cpu_percent": 99.0, "system/memory_mb": 500.0, "system/gpu_memory_mb": 0.0,
+    }  # fmt: skip
+    plain = sending.Telling().told({"step": 4, "metrics": {"loss": 1.0}, "clock": {"seconds": 2.0}})
+    assert not [key for key in plain if key.startswith("system/")]
+
+
+def test_a_run_that_an_older_version_began_is_continued_as_the_same_run(server, maker, rng, monkeypatch):
+    """An older version knew no animations and no statistics of the worker; both name the run by the trial."""
+    trial_id = quick_trial(maker, course(0.5, rng)[:2], status="running")
+    with monkeypatch.context() as older:
+        older.setattr(sending, "_images", lambda folder, step: {})
+        older.setattr(sending, "_system", lambda row: {})
+        Tracker(maker.run, place_of(maker)).bring_up_to_date(trial_id, close=True)
+    began = dict(server.run(trial_id).about)
+    grow(maker, trial_id, course(0.5, rng)[2:])
+    assert sent(maker)
+    assert list(server.runs) == [("demo", trial_id)]
+    assert {key: server.run(trial_id).about[key] for key in began} == began
+    expected = [row["step"] for row in maker.run.trial(trial_id).rows()]
+    assert steps(server, trial_id) == expected
+    assert len(expected) > 2
+
+
 def test_pictures_that_did_not_arrive_are_sent_with_the_next_try(server, maker, seen, monkeypatch):
     """Rows go another way than files, and usually sooner."""
     with impatient():

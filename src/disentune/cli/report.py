@@ -13,7 +13,9 @@ from disentune.cli.terminal import err, out, print_json, progress_bar
 from disentune.files.storage import DEFAULT_STORAGE, shown
 
 if TYPE_CHECKING:
-    from disentune.report.page import WrittenPage
+    from collections.abc import Sequence
+
+    from disentune.report.page import Drawing, WrittenPage
     from disentune.results.tables import Results
     from disentune.tracking.reports import Made
 
@@ -60,7 +62,7 @@ def report(
         err.print(f"note: {note}", markup=False)
     with progress_bar() as say:
         made = page.write(results, shown(results.run.path), datetime.now(UTC), say, source)
-    at_wandb = _wandb_report(results) if wandb else None
+    at_wandb = _wandb_report(results, made.drawings) if wandb else None
     if as_json:
         print_json(_as_json(made) | ({"wandb": asdict(at_wandb)} if at_wandb else {}))
         return
@@ -71,8 +73,8 @@ def report(
         out.print(f"W&B:     {shown(place(at_wandb.file))} (not sent: {at_wandb.reason})", markup=False)
 
 
-def _wandb_report(results: Results) -> Made:
-    """A W&B Report over the runs that were or would be streamed to W&B."""
+def _wandb_report(results: Results, drawn: Sequence[Drawing]) -> Made:
+    """A W&B Report over the runs that were or would be streamed to W&B, with the figures of the page."""
     from disentune.spec.settings import Wandb
     from disentune.tracking.connection import connection
     from disentune.tracking.reports import make
@@ -81,7 +83,7 @@ def _wandb_report(results: Results) -> Made:
     asked = sweep.settings.wandb or Wandb()
     tried = (asked.model_copy(update={"mode": mode}) for mode in ("auto", "offline"))
     places = (connection(one, sweep.name, results.run.name) for one in tried)
-    return make(results, next(place for place in places if place is not None))
+    return make(results, next(place for place in places if place is not None), drawn)
 
 
 def _as_json(made: WrittenPage) -> dict[str, Any]:

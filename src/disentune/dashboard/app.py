@@ -25,6 +25,7 @@ from disentune.dashboard.guard import PICTURE_POLICY, Guard
 from disentune.dashboard.shelf import Forbidden, Shelf, Unknown
 from disentune.environment import without_secrets
 from disentune.errors import ConfigError, DisentuneError, Unavailable
+from disentune.report import SHARED_STYLE
 
 PAGE = Path(__file__).parent / "page"
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -103,8 +104,8 @@ class Site:
             "decode": self.decode,
         }
         return [
-            Route("/", _file("index.html")),
-            *(Route(f"/page/{path.name}", _file(path.name)) for path in sorted(PAGE.iterdir())),
+            Route("/", _file(PAGE / "index.html")),
+            *(Route(f"/page/{path.name}", _file(path)) for path in [SHARED_STYLE, *sorted(PAGE.iterdir())]),
             *(Route(f"/api/{name}", _as_json(answer)) for name, answer in asked.items()),
             Route("/api/drawing", _in_thread(self.drawing)),
             Route("/api/picture", _in_thread(self.picture)),
@@ -170,8 +171,8 @@ def _data(image: Any) -> str:
     return f"data:image/png;base64,{base64.b64encode(trial_page.png(pixels)).decode()}"
 
 
-def _file(name: str) -> Callable[[Request], Response]:
-    content, kind = (PAGE / name).read_bytes(), KINDS[Path(name).suffix]
+def _file(path: Path) -> Callable[[Request], Response]:
+    content, kind = path.read_bytes(), KINDS[path.suffix]
 
     def answer(request: Request) -> Response:
         return Response(content, media_type=kind)

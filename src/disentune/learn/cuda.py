@@ -78,6 +78,13 @@ def release() -> int:
         return sys.maxsize
 
 
+def held_bytes() -> int:
+    """GPU memory that this process has reserved; 0 if it has not used a GPU."""
+    if not torch.cuda.is_initialized():
+        return 0
+    return sum(torch.cuda.memory_reserved(number) for number in range(device_count()))
+
+
 MOST_OBJECTS = 20_000
 
 

@@ -267,6 +267,25 @@ def sheets(pictures: Pictures) -> dict[Sheet, np.ndarray]:
     return found
 
 
+FRAME_MS = 150
+"""How long a frame of an animation is shown."""
+
+
+def animation(pictures: Pictures) -> bytes:
+    """Traversals as a GIF that plays to their end and back: all latents move at once, each in its own panel with its
+    label. Empty if nothing was traversed."""
+    from PIL import Image
+
+    if not len(pictures.traversals):
+        return b""
+    rows = pictures.traversals.swapaxes(0, 1)  # (frames, l, h, w, c)
+    there = [_labelled(mosaic(panels[:, None]), latent_labels(pictures), []) for panels in rows]
+    first, *others = [Image.fromarray(sheet) for sheet in [*there, *there[-2:0:-1]]]
+    file = io.BytesIO()
+    first.save(file, format="GIF", save_all=True, append_images=others, duration=FRAME_MS, loop=0)
+    return file.getvalue()
+
+
 def latent_labels(pictures: Pictures) -> list[str]:
     """The latent of each row of traversals, with its KL in nats."""
     pairs = zip(pictures.latents.tolist(), pictures.kl.tolist(), strict=True)

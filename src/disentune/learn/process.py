@@ -2,7 +2,9 @@
 
 import contextlib
 import ctypes
+import time
 
+import psutil
 import torch
 from threadpoolctl import threadpool_limits
 
@@ -11,6 +13,24 @@ from disentune.learn import cuda
 # glibc's mallopt: keep freed tensors instead of handing their pages back to the kernel (a quarter of a training step
 # at batch 256 was page faults); it changes speed and never a result.
 _MALLOPT = {-3: 1 << 30, -1: (1 << 31) - 1, -2: 64 << 20}
+
+
+USED = ("cpu_percent", "memory_mb", "gpu_memory_mb")
+
+
+class Usage:
+    """What this process uses."""
+
+    def __init__(self) -> None:
+        self._before = time.monotonic(), time.process_time()
+
+    def taken(self) -> dict[str, float]:
+        """`USED`: the CPU since the last call in percent of one core, and the memory held now in MB."""
+        (then, used), self._before = self._before, (time.monotonic(), time.process_time())
+        passed = max(self._before[0] - then, 1e-9)
+        share = 100 * (self._before[1] - used) / passed
+        megabytes = [held / 2**20 for held in (psutil.Process().memory_info().rss, cuda.held_bytes())]
+        return dict(zip(USED, (round(number, 1) for number in (share, *megabytes)), strict=True))
 
 
 def has(device: str) -> bool:

@@ -62,14 +62,14 @@ def choose(scores: RunScores) -> list[AnalysisFigure]:
 
 def _can_show(scores: RunScores, name: AnalysisName) -> bool:
     try:
-        _rows(scores, AnalysisFigure(analysis=name))
+        rows_of(scores, AnalysisFigure(analysis=name))
     except NothingToDraw:
         return False
     return True
 
 
 def draw(figure: Figure, scores: RunScores, spec: AnalysisFigure) -> Caption:
-    rows = _rows(scores, spec)
+    rows = rows_of(scores, spec)
     if spec.analysis == "total_correlation":
         text = _draw_lines(figure, rows)
     else:
@@ -78,7 +78,7 @@ def draw(figure: Figure, scores: RunScores, spec: AnalysisFigure) -> Caption:
     return Caption(ANALYSES[spec.analysis].question.split("?")[0] + "?", f"{text} {counts}.")
 
 
-def _rows(scores: RunScores, spec: AnalysisFigure) -> pd.DataFrame:
+def rows_of(scores: RunScores, spec: AnalysisFigure) -> pd.DataFrame:
     scores.scored(None)  # raises first if there are no numbers at all
     try:
         frame, _ = score_table(scores.results)

@@ -28,7 +28,7 @@ from disentune.environment import cleaner
 from disentune.errors import ConfigError, DisentuneError
 from disentune.files.storage import Place
 from disentune.files.writing import write_atomically
-from disentune.report import canvas
+from disentune.report import SHARED_STYLE, canvas
 from disentune.report.canvas import words
 from disentune.report.differences import differences
 from disentune.report.kind import Kind
@@ -501,7 +501,7 @@ def html(scores: RunScores, drawn: Sequence[Drawing], where: str, now: datetime)
     results = scores.results
     live = results.run.is_running()
     trials = trials_of(results, where, live)
-    css, script = _source("page.css"), _source("page.js")
+    css, script = SHARED_STYLE.read_text(encoding="utf-8") + _source("page.css"), _source("page.js")
     found: str = _template().render(
         css=Markup(css),
         script=Markup(script),

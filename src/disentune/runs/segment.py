@@ -246,6 +246,7 @@ class _Worker:
         self.status: Status = self.folder.status()
         self.started = self.checkpointed = self.polled = time.monotonic()
         self.watchdog = Watchdog(self.settings.retries.hang_after_s, self._hung)
+        self.usage = process.Usage()
         self.notes: list[str] = []
         """Notes on damaged checkpoints and missing rows."""
 
@@ -437,6 +438,8 @@ class _Worker:
         if self.segment.overrides:
             row["overrides"] = dict(self.segment.overrides)
         row["clock"] = {"seconds": round(self._seconds(), 3)}
+        if self.settings.wandb and self.settings.wandb.system:
+            row["clock"] |= self.usage.taken()
         self._assert_current()
         self.folder.append_row(row)
 

@@ -200,6 +200,9 @@ class Wandb(Frozen):
     mode: Literal["auto", "online", "offline", "disabled"] = Field(
         "auto", description="auto: online when a key is configured, else offline"
     )
+    system: bool = Field(
+        False, description="record what each trial's worker uses: CPU, memory and GPU memory, at every row"
+    )
     best_checkpoint: bool = Field(False, description="upload the best trial's checkpoint as an artifact at the end")
 
 

@@ -6,25 +6,30 @@ same report is written to a file.
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 import wandb_workspaces.expr as expr
 import wandb_workspaces.reports.v2 as wr
 
 from disentune.environment import without_secrets
 from disentune.report.canvas import wants_log, words
 from disentune.report.kinds import KINDS
+from disentune.report.page import Drawing
 from disentune.report.scores import NothingToDraw, RunScores
 from disentune.results.tables import Results, at_of, objective_or_default, ranked
 from disentune.runs.json_files import write_json
+from disentune.tracking import summary
 from disentune.tracking.connection import HOW_TO_LOG_IN, Connection, own_entity, trouble
 
 BEST = 10
 """Rows in the table of the best trials."""
-MEDIA = [f"evaluation/{sheet}" for sheet in ("reconstructions", "traversals", "distances", "plane")]
+MOST_ROWS = 30
+"""Rows of any other table; the summary run has all of them."""
+MEDIA = [f"evaluation/{sheet}" for sheet in ("reconstructions", "traversals", "animation", "distances", "plane")]
 MOST_AXES = 8
 
 
@@ -40,14 +45,17 @@ class Made:
     reason: str = ""
 
 
-def make(results: Results, connection: Connection) -> Made:
-    """Creates the report at W&B; if that fails, writes its specification to the run's folder."""
+def make(results: Results, connection: Connection, drawn: Sequence[Drawing] = ()) -> Made:
+    """Creates the report at W&B, and the summary run with the figures of the page (`drawn`); if that fails, writes the
+    report's specification to the run's folder."""
     reason = trouble(connection) if connection.online else f"no key; {HOW_TO_LOG_IN}"
     if not reason:
         try:
             entity = connection.entity or own_entity(connection)
             with _server(connection.url):
-                saved = _report(results, connection, entity, online=True).save()
+                tables = summary.tables_of(_scores(results))
+                summary.send(results.run, connection, tables, drawn)
+                saved = _report(results, connection, tables, entity, drawn).save()
             return Made(url=saved.url)
         except Exception as error:  # the client raises all kinds of exceptions
             reason = without_secrets(f"{type(error).__name__}: {' '.join(str(error).split())}")[:300]
@@ -72,22 +80,33 @@ def _server(url: str) -> Iterator[None]:
 
 def specification(results: Results, connection: Connection) -> dict[str, Any]:
     """The report as W&B stores it."""
-    model = _report(results, connection, connection.entity or "", online=False)._to_model()
+    model = _report(results, connection, summary.tables_of(_scores(results)))._to_model()
     spec = json.loads(model.spec.model_dump_json(by_alias=True, exclude_none=True))
     return {"title": model.display_name, "description": model.description, "project": connection.project,
             "entity": connection.entity or "", "spec": spec}  # fmt: skip
 
 
-def _report(results: Results, connection: Connection, entity: str, online: bool) -> wr.Report:
-    scores = RunScores(results, objective_or_default(results))
+def _scores(results: Results) -> RunScores:
+    return RunScores(results, objective_or_default(results))
+
+
+def _report(
+    results: Results,
+    connection: Connection,
+    tables: Sequence[summary.SummaryTable],
+    entity: str = "",
+    drawn: Sequence[Drawing] = (),
+) -> wr.Report:
+    """Asks the server if there is an entity."""
+    scores = _scores(results)
     where: dict[str, Any] = (
-        {"entity": entity, "project": connection.project} if online else {}
+        {"entity": entity, "project": connection.project} if entity else {}
     )  # else each run set asks the server
     runs = wr.Runset(name=connection.group, filters=[expr.Metric("Group") == connection.group], **where)
     question = results.run.sweep().question or "The sweep states no question."
     return wr.Report(
         project=connection.project,
-        entity=entity,
+        entity=entity or connection.entity or "",
         title=f"disentune {results.run.name}",
         description=question[:250],
         blocks=[
@@ -95,8 +114,10 @@ def _report(results: Results, connection: Connection, entity: str, online: bool)
             wr.P(f"{_counts(results)}. Objective: {scores.objective.metric}, {scores.better(None)}."),
             wr.H2("Best trials"),
             wr.MarkdownBlock(_best_table(scores)),
+            *(block for table in tables for block in _table_blocks(table)),
             wr.H2("Figures"),
             wr.PanelGrid(runsets=[runs], panels=_panels(scores)),
+            *_page_blocks(results, drawn, where),
         ],
     )
 
@@ -112,7 +133,27 @@ def _best_table(scores: RunScores) -> str:
         return f"No trial has reported {objective.metric} yet."
     best = ranked(scores.results, objective.metric, objective.mode, at_of(objective)).head(BEST)
     columns = ["trial_id", "arm", "seed", *scores.varying, objective.metric]
-    rows = [[_cell(value) for value in line] for line in [columns, *best[columns].itertuples(index=False)]]
+    return _markdown(best[columns])
+
+
+def _table_blocks(table: summary.SummaryTable) -> list[Any]:
+    shown, count = table.frame.head(MOST_ROWS), len(table.frame)
+    notes = [*table.notes, *([f"{len(shown)} of {count} rows; the summary run has all."] if count > len(shown) else [])]
+    return [wr.H2(table.title), wr.MarkdownBlock(_markdown(shown)), *map(wr.P, notes)]
+
+
+def _page_blocks(results: Results, drawn: Sequence[Drawing], where: dict[str, Any]) -> list[Any]:
+    """The figures of the page, which the summary run holds."""
+    if not (keys := summary.figure_keys(drawn)):
+        return []
+    own = wr.Runset(name="summary", filters=[expr.Metric("ID") == summary.id_of(results.run)], **where)
+    panel = wr.MediaBrowser(title="Figures of the page", media_keys=keys)
+    return [wr.H2("Figures of the page"), wr.PanelGrid(runsets=[own], panels=[panel])]
+
+
+def _markdown(frame: pd.DataFrame) -> str:
+    columns = [str(key) for key in frame]
+    rows = [[_cell(value) for value in line] for line in [columns, *frame.itertuples(index=False)]]
     lines = [rows[0], ["---"] * len(columns), *rows[1:]]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -7,6 +7,7 @@ know nothing about this; see docs/decisions/0009.
 """
 
 import glob
+import io
 import math
 import os
 import re
@@ -27,6 +28,7 @@ from disentune.environment import without_secrets
 from disentune.errors import ConfigError, DataError
 from disentune.files.storage import Place, RemotePath, place
 from disentune.learn import pictures
+from disentune.learn.process import USED
 from disentune.results import tables
 from disentune.results.ranking import BROKEN, evaluated
 from disentune.runs.ledger import Run
@@ -80,7 +82,7 @@ class Telling:
     def told(self, row: dict[str, Any]) -> dict[str, float]:
         metrics = self.maxima.taken_in(row)["metrics"]
         numbers = {key: math.nan if value is None else value for key, value in metrics.items()}
-        return {**numbers, **self._pace(row), **_overrides(row), "step": row["step"]}
+        return {**numbers, **self._pace(row), **_overrides(row), **_system(row), "step": row["step"]}
 
     def _pace(self, row: Mapping[str, Any]) -> dict[str, float]:
         seconds = row.get("clock", {}).get("seconds")
@@ -97,6 +99,12 @@ def _overrides(row: Mapping[str, Any]) -> dict[str, float]:
     return {f"now/{key}": value for key, value in row.get("overrides", {}).items()}
 
 
+def _system(row: Mapping[str, Any]) -> dict[str, float]:
+    """What the trial's worker used, if `wandb.system` asks for it."""
+    clock = row.get("clock", {})
+    return {f"system/{key}": clock[key] for key in USED if key in clock}
+
+
 def _scores_table(row: Mapping[str, Any]) -> dict[str, Any]:
     if not row.get("scored"):
         return {}
@@ -108,10 +116,14 @@ def _images(folder: TrialFolder, step: int) -> dict[str, Any]:
     """Empty if the pictures cannot be read: a damaged picture must not cost a row."""
     try:
         data = folder.read_pictures(step)
-        sheets = pictures.sheets(pictures.from_bytes(data)) if data is not None else {}
+        if data is None:
+            return {}
+        drawn = pictures.from_bytes(data)
+        sheets, moving = pictures.sheets(drawn), pictures.animation(drawn)
     except (DataError, OSError):
         return {}
-    return {f"evaluation/{name}": wandb.Image(sheet) for name, sheet in sheets.items()}
+    found: dict[str, Any] = {f"evaluation/{name}": wandb.Image(sheet) for name, sheet in sheets.items()}
+    return found | ({"evaluation/animation": wandb.Video(io.BytesIO(moving), format="gif")} if moving else {})
 
 
 # ---- one trial
@@ -126,7 +138,7 @@ class Stream:
         self.seen = self.told = 0
         if not connection.online:  # an offline file is written as a whole, from the first row
             shutil.rmtree(folder.wandb_folder, ignore_errors=True)
-        self.run = _opened(_identity(folder, connection, sweep, run), connection.url)
+        self.run = opened(_identity(folder, connection, sweep, run), connection.url)
         self.start = self.run.starting_step if connection.online else 0
         """The first step that the server does not have."""
         self.run.define_metric("step")
@@ -201,7 +213,7 @@ class Stream:
         return end["metrics"] if end is not None and end["step"] >= self.seen else {}
 
 
-def _opened(identity: dict[str, Any], url: str) -> wandb.Run:
+def opened(identity: dict[str, Any], url: str) -> wandb.Run:
     """Raises Busy or Failed."""
     try:
         return wandb.init(**identity, settings=_settings(url))

@@ -1,0 +1,24 @@
+"""Debian's Chromium, for tests of pages as a user sees them."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+CHROMIUM = shutil.which("chromium")
+NEEDS_CHROMIUM = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, on Debian: apt-get install chromium")
+ATTACK = "<script>window.hit=1</script>\"'><img src=x onerror=window.hit=1></pre>{{ 7*7 }}javascript:window.hit=1"
+"""A text that shows itself where a page does not treat it as text."""
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: make setup")
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield browser
+        browser.close()
