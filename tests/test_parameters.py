@@ -13,7 +13,7 @@ class Params(Frozen):
     kind: float
 
 
-METRICS = Catalogue("metric", Metric, [Metric("mine", Params, ("mine",), lambda *_: {})])
+METRICS = Catalogue("metric", Metric, {"mine": Metric("mine", Params, ("mine",), lambda *_: {})})
 
 
 def message(name="mine", **values):

@@ -111,9 +111,13 @@ def without_secrets(text: str, variables: Mapping[str, str] = os.environ) -> str
 
 def cleaner(variables: Mapping[str, str] = os.environ) -> Callable[[str], str]:
     """`without_secrets` for many texts; reads the environment variables once."""
+    return partial(_cleaned, _known(secrets(variables)))
+
+
+def secrets(variables: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """The keys, tokens and passwords that must not be shown."""
     values = {value for name, value in variables.items() if _SECRET.search(name) and not _is_path(value)}
-    values |= {password for _, _, password in logins(variables).values()}
-    return partial(_cleaned, _known(frozenset(values)))
+    return frozenset(values | {password for _, _, password in logins(variables).values()})
 
 
 def cleaned_values(value: Any, clean: Callable[[str], str] | None = None) -> Any:

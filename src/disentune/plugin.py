@@ -4,21 +4,28 @@ A plug-in is one file holding one record, named once in its folder's catalogue. 
 record in a package of theirs, named by its import path: `my_package.my_vae:FRAMEWORK`.
 """
 
+from __future__ import annotations
+
 import importlib
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import torch
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
-from torch import Tensor, nn
 
 from disentune.errors import first_line, unknown
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from disentune.networks import AutoEncoder as AutoEncoder
+    from disentune.networks import Posterior as Posterior
 
 Shape = tuple[int, int, int]
 """Channels, height, width."""
@@ -198,28 +205,11 @@ class Dataset:
 # ---- models
 
 
-@dataclass(frozen=True)
-class Posterior:
-    """Diagonal Gaussians q(z|x): mean and logvar are (n, d)."""
-
-    mean: Tensor
-    logvar: Tensor
-
-
-class AutoEncoder(nn.Module):
-    """An encoder to 2 d numbers (means, then log-variances) and a decoder from d."""
-
-    def __init__(self, encoder: nn.Module, decoder: nn.Module, latents: int):
-        super().__init__()
-        self.encoder, self.decoder, self.latents = encoder, decoder, latents
-
-    def encode(self, x: Tensor) -> Posterior:
-        mean, logvar = self.encoder(x).chunk(2, dim=1)
-        return Posterior(mean, logvar)
-
-    def decode(self, z: Tensor) -> Tensor:
-        found: Tensor = self.decoder(z)
-        return found
+def __getattr__(name: str) -> Any:
+    """The parts of a model, which need torch: loading it takes two seconds, so it is left to those who use it."""
+    if name in ("AutoEncoder", "Posterior"):
+        return getattr(importlib.import_module("disentune.networks"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @dataclass(frozen=True)
@@ -300,7 +290,7 @@ class Batch:
     """(n, k), each spread evenly over [-1, 1]; only for a framework that `needs_factors`."""
 
 
-State = Mapping[str, Tensor]
+State = Mapping[str, "Tensor"]
 
 
 @dataclass(frozen=True)
@@ -362,7 +352,7 @@ class Helper:
     """(parameters that require gradients, params) -> the optimiser."""
 
 
-Images = Callable[[int], Tensor]
+Images = Callable[[int], "Tensor"]
 """n -> n images (n, c, h, w) of the data set on the CPU, in the transform's units; all images if there are fewer."""
 
 
@@ -436,7 +426,7 @@ class Table:
     """rows (m,) -> (m, d, d) float64: J^T J, where J is the Jacobian of the decoded image at each code."""
     names: tuple[str, ...] = ()
     """Names of the factors, if they are known."""
-    prior: "CodeLaw | None" = None
+    prior: CodeLaw | None = None
     """The prior of the framework; None is N(0, 1) in every latent."""
 
     def encoded(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -549,13 +539,43 @@ def _misspelled(name: Any) -> str:
 P = TypeVar("P", Dataset, Model, Recon, Framework, Metric)
 
 
+class Modules(MutableMapping[str, P]):
+    """Plug-ins by name, each from the file of its name in a package. A file is imported when its plug-in is first
+    needed, because together they load libraries that most commands do not use."""
+
+    def __init__(self, package: str, attribute: str, *names: str):
+        self.package, self.attribute = package, attribute
+        self.found: dict[str, P | None] = dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> P:
+        plugin = self.found[name]
+        if plugin is None:
+            plugin = self.found[name] = getattr(importlib.import_module(f"{self.package}.{name}"), self.attribute)
+        return plugin
+
+    def __setitem__(self, name: str, plugin: P) -> None:
+        self.found[name] = plugin
+
+    def __delitem__(self, name: str) -> None:
+        del self.found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.found)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.found
+
+
 class Catalogue(Generic[P]):
     """The plug-ins of one kind by name; also loads a user's own plug-in by its import path."""
 
-    def __init__(self, kind: str, record: type[P], plugins: Iterable[P]):
+    def __init__(self, kind: str, record: type[P], plugins: MutableMapping[str, P]):
         self.kind = kind
         self.record: type[P] = record
-        self.plugins: dict[str, P] = {plugin.name: plugin for plugin in plugins}
+        self.plugins: MutableMapping[str, P] = plugins
 
     def __iter__(self) -> Iterator[P]:
         return iter(self.plugins.values())

@@ -6,11 +6,7 @@ import pytest
 
 from disentune.errors import ConfigError
 from disentune.files.storage import place
-from disentune.results.listing import as_json, assert_storage, runs_below, size_of, surveyed
-
-
-def told(run):
-    return as_json(surveyed(run.name, run), run, size_of(run))
+from disentune.results.listing import assert_storage, runs_below, size_of, told
 
 
 @pytest.fixture
@@ -23,7 +19,7 @@ def maker(make_run):
 def test_a_run_is_told_with_its_best_score_and_how_many_trials_have_ended(maker):
     for seed, mig in enumerate((0.25, 0.75)):
         maker.trial([{"step": 1500, "mig": mig}], seed=seed)
-    found = told(maker.run)
+    found = told("demo/main", maker.run)
     assert (found["sweep"], found["run"], found["state"]) == ("demo", "main", "finished")
     assert (found["done"], found["trials"], found["metric"], found["best"]) == (2, 2, "mig", 0.75)
     assert 0 <= found["age_s"] < 3600
@@ -40,16 +36,16 @@ def test_the_size_is_that_of_every_file_and_follows_no_link(maker, tmp_path):
 
 def test_a_run_is_interrupted_while_trials_are_left_and_running_while_a_driver_holds_it(maker):
     maker.trial([{"step": 300, "mig": 0.5}], status="running")
-    assert told(maker.run)["state"] == "interrupted"
+    assert told("demo/main", maker.run)["state"] == "interrupted"
     with maker.run.locked():
-        assert told(maker.run)["state"] == "running"
+        assert told("demo/main", maker.run)["state"] == "running"
         maker.run.ask_to_stop("disentune stop")
-        assert told(maker.run)["state"] == "stopping"
+        assert told("demo/main", maker.run)["state"] == "stopping"
 
 
 def test_a_run_that_cannot_be_read_is_listed_with_the_reason(maker, tmp_path):
     os.symlink(tmp_path, maker.run.path / "elsewhere")
-    found = told(maker.run)
+    found = told("demo/main", maker.run)
     assert (found["state"], found["best"], found["trials"]) == ("unreadable", None, None)
     assert "is a link" in found["problem"]
 

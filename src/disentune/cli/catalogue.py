@@ -27,24 +27,18 @@ def list_(
     Examples: disentune list; disentune list frameworks
     """
     from disentune.errors import unknown
-    from disentune.metrics import METRICS
-    from disentune.plugin import summary
-    from disentune.spec.config import PLUGIN_SECTIONS
+    from disentune.files.remembered import remembered
 
-    catalogues = {f"{section}s": catalogue for section, catalogue in PLUGIN_SECTIONS.items()} | {"metrics": METRICS}
-    if kind is not None and kind not in (*catalogues, "figures"):
-        raise ConfigError(unknown("kind of plug-in", kind, [*catalogues, "figures"]))
-    shown = {key: catalogue for key, catalogue in catalogues.items() if kind in (None, key)}
-    listing = {key: {plugin.name: summary(plugin) for plugin in catalogue} for key, catalogue in shown.items()}
-    if kind in (None, "figures"):
-        listing["figures"] = _figures()
+    if kind is not None and kind not in KINDS:
+        raise ConfigError(unknown("kind of plug-in", kind, KINDS))
+    every = remembered("list", "", _every)  # else every plug-in would be loaded, which takes seconds
+    shown = {key: every[key] for key in KINDS if kind in (None, key)}
     if as_json:
-        print_json(listing)
+        print_json({key: {name: lines[0] for name, lines in plugins.items()} for key, plugins in shown.items()})
         return
-    for title, catalogue in shown.items():
-        _show(title, {plugin.name: _described(plugin) for plugin in sorted(catalogue, key=lambda plugin: plugin.name)})
-    if "figures" in listing:
-        _show("figures", {name: [text] for name, text in listing["figures"].items()})
+    for title, plugins in shown.items():
+        names = plugins if title == "figures" else sorted(plugins)
+        _show(title, {name: plugins[name][1:] for name in names})
     if kind == "metrics":
         out.print("udr and udr_spearman compare the trials of a run: disentune score RUN", markup=False)
 
@@ -58,10 +52,24 @@ def _show(title: str, described: dict[str, list[str]]) -> None:
             out.print(f"  {'' if number else name:<{width}}  {line}", markup=False)
 
 
+KINDS = ("datasets", "models", "recons", "frameworks", "metrics", "figures")
+
+
+def _every() -> dict[str, dict[str, list[str]]]:
+    """Of each plug-in and figure by kind and name: its summary, and the lines that describe it."""
+    from disentune.metrics import METRICS
+    from disentune.spec.config import PLUGIN_SECTIONS
+
+    catalogues = {f"{section}s": catalogue for section, catalogue in PLUGIN_SECTIONS.items()} | {"metrics": METRICS}
+    found = {key: {one.name: _described(one) for one in catalogue} for key, catalogue in catalogues.items()}
+    return found | {"figures": {name: [text, text] for name, text in _figures().items()}}
+
+
 def _described(plugin: Plugin) -> list[str]:
     from disentune.plugin import summary
 
-    return [line for line in (*_line_and_paper(summary(plugin)), _parameters(plugin)) if line]
+    line = summary(plugin)
+    return [line, *(text for text in (*_line_and_paper(line), _parameters(plugin)) if text)]
 
 
 def _figures() -> dict[str, str]:

@@ -1,17 +1,22 @@
 """Formats sizes, times, numbers, tables and the plan of a sweep for people."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
 
-import pandas as pd
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from disentune.environment import without_secrets
-from disentune.results.tables import short_title, titles
 from disentune.results.watch import duration
-from disentune.runs.preview import Cost, Plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from disentune.runs.preview import Cost, Plan
 
 
 def clock(seconds: float) -> str:
@@ -98,7 +103,7 @@ def number(value: object) -> str:
     """A number with few digits; files and --json have every digit."""
     if isinstance(value, float):
         return "" if value != value else f"{value:.4g}"
-    return "" if value is None or value is pd.NA else str(value)
+    return "" if value is None or type(value).__name__ == "NAType" else str(value)  # pandas.NA, without pandas
 
 
 def assignment(key: str, value: object) -> str:
@@ -109,9 +114,13 @@ def assignment(key: str, value: object) -> str:
 
 def frame_table(frame: pd.DataFrame, columns: Sequence[str] | None = None, most: int | None = None) -> Table:
     """All columns, or those named; all rows, or the first."""
+    from pandas.api.types import is_numeric_dtype
+
+    from disentune.results.tables import short_title, titles
+
     columns, table = list(frame.columns) if columns is None else columns, Table(box=None, pad_edge=False)
     for column, title in zip(columns, titles(columns, short_title), strict=True):
-        numeric = pd.api.types.is_numeric_dtype(frame[column])
+        numeric = is_numeric_dtype(frame[column])
         table.add_column(escape(title), justify="right" if numeric else "left", overflow="fold")
     for values in frame[list(columns)].head(most if most is not None else len(frame)).itertuples(index=False):
         table.add_row(*(escape(number(value)) for value in values))

@@ -51,14 +51,14 @@ def runs(
 
 def _listed(storage: Place) -> list[dict[str, Any]]:
     """One object per run, the one that changed last first."""
-    from disentune.results.listing import as_json, assert_storage, size_of, surveyed
+    from disentune.results.listing import assert_storage, told
 
     found = assert_storage(storage, "disentune runs")
     with patient_progress() as say:
         listed = []
         for done, (name, run) in enumerate(found.items()):
             say("reading runs", done, len(found))
-            listed.append(as_json(surveyed(name, run), run, size_of(run)))
+            listed.append(told(name, run))
     return sorted(listed, key=lambda one: (-(one["changed"] or 0.0), one["path"]))
 
 

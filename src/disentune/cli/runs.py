@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from dataclasses import asdict
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.markup import escape
 
 from disentune.cli.options import AsJson, OnlyTrials, RunName, Storage
 from disentune.cli.terminal import PLAIN_INTERVAL_S, SpelledOut, err, out, print_json, quoted
-from disentune.environment import cleaned_values
+from disentune.environment import cleaned_values, secrets
 from disentune.errors import ConfigError
 from disentune.files.storage import DEFAULT_STORAGE, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pandas as pd
 
     from disentune.results.tables import Results
+    from disentune.runs.ledger import Run
     from disentune.runs.trial_folder import Status, TrialFolder
 
 # ---- status
@@ -49,29 +53,62 @@ def status(
         raise ConfigError(f"--every {every:g}: only with --watch; add --watch, or omit it")
     if every is not None and not SHORTEST_S <= every <= LONGEST_S:
         raise ConfigError(f"--every {every:g}: must be from {SHORTEST_S:g} to {LONGEST_S:g} seconds")
+    if not watch and as_json:
+        _print_status(run, storage)
+        return
     if not watch:
-        _show_now(run, storage, as_json)
+        show_steadily(find(run, storage), "status", [], _show_now)
         return
     with suppress(KeyboardInterrupt):  # the usual way to end it
         _watch(run, storage, every, as_json)
 
 
-def _show_now(run: str, storage: str, as_json: bool) -> None:
+def find(run: str, storage: str) -> Run:
+    from disentune.runs.ledger import find_run
+
+    return find_run(run, storage)
+
+
+def show_steadily(run: Run, question: str, about: list[Any], show: Callable[[Run], None]) -> None:
+    """Prints what `show` prints on the two consoles; as long as nothing in the run changes, without calling it."""
+    from disentune.results.steady import steady
+
+    def printed() -> list[str]:
+        with out.capture() as said, err.capture() as noted:
+            show(run)
+        return [said.get(), noted.get()]
+
+    looks = [(one.width, one.is_terminal, one.color_system, one.encoding) for one in (out, err)]
+    said, noted = steady(run, question, [about, os.getcwd(), looks, sorted(secrets())], printed)
+    for console, text in ((err, noted), (out, said)):
+        console.file.write(text)
+        console.file.flush()
+
+
+def _trials(run: Run) -> list[tuple[TrialFolder, Status, int]]:
+    folders = run.known_trials("config.json", "status.json").values()
+    return [(folder, folder.status(), folder.tree()["training"]["steps"]) for folder in folders]
+
+
+def _print_status(run: str, storage: str) -> None:
+    from disentune.results.watch import Watcher
+
+    found = find(run, storage)
+    trials = _trials(found)
+    live, picture = found.is_running(), Watcher(found).look()
+    for note in picture.notes:
+        err.print(f"note: {note}", markup=False)
+    listed = [_status_json(*trial) for trial in trials]
+    print_json({"running": live, "trials": listed, "dropped": sorted(found.dropped())})
+
+
+def _show_now(found: Run) -> None:
     from disentune.cli.display import aside
     from disentune.cli.watching import show_status
     from disentune.results.watch import Watcher
-    from disentune.runs.ledger import find_run
 
-    found = find_run(run, storage)
-    folders = found.known_trials("config.json", "status.json").values()
-    trials = [(folder, folder.status(), folder.tree()["training"]["steps"]) for folder in folders]
+    trials = _trials(found)
     live, picture = found.is_running(), Watcher(found).look()
-    if as_json:
-        for note in picture.notes:
-            err.print(f"note: {note}", markup=False)
-        listed = [_status_json(*trial) for trial in trials]
-        print_json({"running": live, "trials": listed, "dropped": sorted(found.dropped())})
-        return
     show_status(out, shown(found.path), live, trials, picture)
     if dropped := found.dropped():
         out.print(aside(len(dropped)), markup=False)
@@ -135,28 +172,58 @@ def results(
 
     Examples: disentune results quickstart; disentune results quickstart --by framework.name --metric mig --at max
     """
-    from disentune.results import tables
-    from disentune.runs.ledger import find_run
-
     if only is not None and parquet:
         raise ConfigError("--only cannot be combined with --parquet: results.parquet holds every trial; use --csv")
     by = None if by is None else list(dict.fromkeys(by))
-    every = tables.read(find_run(run, storage))
+    asked = Asked(by, metric, only, at, trials)
+    if as_json or csv or parquet:
+        _print_rows(find(run, storage), asked, as_json, csv)
+    else:
+        about = [by, metric, only, at.value, trials]
+        show_steadily(find(run, storage), "results", about, lambda found: _show_table(found, asked))
+
+
+class Asked(NamedTuple):
+    """The options of `results` for people."""
+
+    by: list[str] | None
+    metric: str | None
+    only: str | None
+    at: At
+    trials: bool
+
+
+def _read(run: Run, only: str | None) -> tuple[Results, Results]:
+    """Every trial, and those that `only` keeps; prints the notes."""
+    from disentune.results import tables
+
+    every = tables.read(run)
     loaded = tables.only(every, only)
     for note in loaded.notes:
         err.print(f"note: {note}", markup=False)
     if only is not None:
         err.print(f"note: --only keeps {len(loaded.records)} of {len(every.records)} trials")
+    return every, loaded
+
+
+def _print_rows(run: Run, asked: Asked, as_json: bool, csv: bool) -> None:
+    from disentune.results import tables
+
+    _, loaded = _read(run, asked.only)
     if as_json:
         print_json(tables.as_json(loaded))
     elif csv:
         loaded.rows.to_csv(SpelledOut(), index=False)
-    elif parquet:
+    else:
         out.print(shown(tables.write_parquet(loaded)), markup=False)
-    elif loaded.rows.empty:
+
+
+def _show_table(run: Run, asked: Asked) -> None:
+    every, loaded = _read(run, asked.only)
+    if loaded.rows.empty:
         out.print("no rows yet" if every.rows.empty else "--only selects no trial")
     else:
-        _show_results(loaded, by, metric, at, trials)
+        _show_results(loaded, asked.by, asked.metric, asked.at, asked.trials)
 
 
 def _show_results(loaded: Results, by: list[str] | None, metric: str | None, at: At, trials: bool) -> None:

@@ -1,14 +1,16 @@
 """A checkpoint as bytes: a first line that says what it is, the hash of the content, and the content."""
 
+from __future__ import annotations
+
 import hashlib
 import io
 from collections.abc import Mapping
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from disentune.errors import TrialError, first_line
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAGIC = b"disentune checkpoint 1\n"
 LARGEST_CHECKPOINT = 2 * 10**10
@@ -16,6 +18,8 @@ LARGEST_CHECKPOINT = 2 * 10**10
 
 
 def packed(state: Mapping[str, Any]) -> bytes:
+    import torch
+
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
     payload = buffer.getvalue()
@@ -33,6 +37,8 @@ def payload_of(data: bytes, name: object) -> bytes:
 
 def unpacked(data: bytes, name: object) -> dict[str, Any]:
     """The state; nothing of the file is executed. TrialError when the bytes are not exactly what was written."""
+    import torch
+
     payload = payload_of(data, name)
     try:
         state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)

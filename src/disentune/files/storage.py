@@ -655,11 +655,15 @@ def owner_in(found: re.Match[str]) -> Owner | None:
 # ---- beside a store
 
 
+def cache_folder() -> Path:
+    """Where this user's files may be kept that can be made again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "disentune"
+
+
 def scratch(path: RemotePath) -> Path:
     """A local folder for files of clients that cannot use object stores."""
     name = f"disentune-{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    for folder in (cache / "disentune", Path(tempfile.gettempdir()) / f"disentune-{os.getuid()}"):
+    for folder in (cache_folder(), Path(tempfile.gettempdir()) / f"disentune-{os.getuid()}"):
         try:
             (folder / name).mkdir(parents=True, exist_ok=True, mode=0o700)
             return folder / name

@@ -4,12 +4,16 @@ Philox (Salmon et al., SC 2011) is a counter-based generator: a key selects the 
 SplitMix64 (Steele et al., OOPSLA 2014) gives many short sequences at once, on any device: the noise of each image.
 """
 
+from __future__ import annotations
+
 import hashlib
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @lru_cache(maxsize=256)
@@ -57,6 +61,8 @@ def _mixed(words: Tensor) -> Tensor:
 
 def scrambled(keys: Tensor, count: int) -> Tensor:
     """64 random bits each, int64 (n, count): row i depends only on its key, int64 (n,)."""
+    import torch
+
     seeds = _mixed(keys.clone())
     steps = torch.arange(1, count + 1, device=keys.device) * _GAMMA
     return _mixed(seeds[:, None] + steps)

@@ -12,73 +12,45 @@ from threadpoolctl import ThreadpoolController
 
 from disentune.errors import ConfigError, DataError
 from disentune.maths.randomness import metric_rng
-from disentune.metrics import (
-    active_units,
-    axis_alignment,
-    beta_vae_score,
-    dci,
-    distances,
-    downstream,
-    explicitness,
-    factor_vae_score,
-    flatness,
-    gaussian_total_correlation,
-    gaussian_wasserstein,
-    hoyer,
-    irs,
-    jacobian_orthogonality,
-    kl_decomposition,
-    kl_per_factor,
-    kl_per_latent,
-    linearity,
-    mcc,
-    mig,
-    modularity,
-    mutual_information,
-    perceived_distances,
-    posterior_overlap,
-    prior_divergence,
-    prior_log_density,
-    reconstruction,
-    sap,
-)
 from disentune.metrics.table import table_of
 from disentune.parameters import chosen
-from disentune.plugin import Catalogue, Metric, Table
+from disentune.plugin import Catalogue, Metric, Modules, Table
 
 METRICS = Catalogue(
     "metric",
     Metric,
-    [
-        active_units.METRIC,
-        axis_alignment.METRIC,
-        beta_vae_score.METRIC,
-        dci.METRIC,
-        distances.METRIC,
-        downstream.METRIC,
-        explicitness.METRIC,
-        factor_vae_score.METRIC,
-        flatness.METRIC,
-        gaussian_total_correlation.METRIC,
-        gaussian_wasserstein.METRIC,
-        hoyer.METRIC,
-        irs.METRIC,
-        jacobian_orthogonality.METRIC,
-        kl_decomposition.METRIC,
-        kl_per_factor.METRIC,
-        kl_per_latent.METRIC,
-        linearity.METRIC,
-        mcc.METRIC,
-        mig.METRIC,
-        modularity.METRIC,
-        mutual_information.METRIC,
-        perceived_distances.METRIC,
-        posterior_overlap.METRIC,
-        prior_divergence.METRIC,
-        prior_log_density.METRIC,
-        reconstruction.METRIC,
-        sap.METRIC,
-    ],
+    Modules[Metric](
+        __name__,
+        "METRIC",
+        "active_units",
+        "axis_alignment",
+        "beta_vae_score",
+        "dci",
+        "distances",
+        "downstream",
+        "explicitness",
+        "factor_vae_score",
+        "flatness",
+        "gaussian_total_correlation",
+        "gaussian_wasserstein",
+        "hoyer",
+        "irs",
+        "jacobian_orthogonality",
+        "kl_decomposition",
+        "kl_per_factor",
+        "kl_per_latent",
+        "linearity",
+        "mcc",
+        "mig",
+        "modularity",
+        "mutual_information",
+        "perceived_distances",
+        "posterior_overlap",
+        "prior_divergence",
+        "prior_log_density",
+        "reconstruction",
+        "sap",
+    ),
 )
 
 Size = Literal["full", "fast"]
@@ -158,7 +130,8 @@ def scored(metric: Metric, table: Table, seed: int, params: Any) -> MetricScores
 def best_of(key: str) -> Literal["max", "min"]:
     """Whether large or small numbers are better; large for keys of unknown metrics."""
     plain = key.removesuffix("_fast").removesuffix("_sampled").removesuffix("_normal")
-    return next((metric.best for metric in METRICS if plain in metric.keys), "max")
+    likely_first = sorted(METRICS.names(), key=lambda name: not plain.startswith(name))  # each name is an import
+    return next((METRICS[name].best for name in likely_first if plain in METRICS[name].keys), "max")
 
 
 def _lacks(table: Table, need: str) -> bool:

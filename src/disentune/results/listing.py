@@ -8,6 +8,7 @@ from typing import Any
 
 from disentune.errors import ConfigError, DisentuneError, first_line
 from disentune.files.storage import Place, assert_reachable, shown, sizes_below
+from disentune.results.steady import steady
 from disentune.results.watch import Snapshot, Watcher, stamp
 from disentune.runs.ledger import Run, assert_own_files
 
@@ -105,8 +106,15 @@ def size_of(run: Run) -> int | None:
         return None
 
 
+def told(name: str, run: Run) -> dict[str, Any]:
+    """A run as one plain object."""
+    found = steady(run, "run", [name, shown(run.path)], lambda: as_json(surveyed(name, run), run, size_of(run)))
+    changed = found["changed"]
+    return found | {"age_s": None if changed is None else max(0.0, time.time() - changed)}
+
+
 def as_json(listed: Listed, run: Run, size: int | None) -> dict[str, Any]:
-    """One plain object; numbers that JSON cannot represent become null."""
+    """Numbers that JSON cannot represent become null; the age is left to the moment of the answer."""
     picture = listed.picture
     sweep, _, name = run.name.rpartition("/")
     best = picture.best if picture else None
@@ -123,7 +131,7 @@ def as_json(listed: Listed, run: Run, size: int | None) -> dict[str, Any]:
         "best": best.value if best is not None and is_known else None,
         "best_trial": best.id if best is not None and is_known else None,
         "changed": listed.changed or None,
-        "age_s": max(0.0, time.time() - listed.changed) if listed.changed else None,
+        "age_s": None,
         "size_bytes": size,
         "problem": listed.problem or None,
     }

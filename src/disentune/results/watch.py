@@ -3,6 +3,7 @@
 If a file vanishes or is incomplete while it is read, its last valid content is kept until the next refresh.
 """
 
+import json
 import math
 import time
 from collections import Counter
@@ -14,6 +15,7 @@ from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from disentune.errors import ConfigError, first_line
+from disentune.files.remembered import remembered
 from disentune.files.storage import Place, fetch, place
 from disentune.metrics import best_of
 from disentune.results.ranking import BROKEN, evaluated, rank
@@ -175,7 +177,9 @@ def asked(sweep: SweepFile) -> Asked:
     ask = Asked(settings, objective, searched=searched, rows_tell=metrics is None)
     if isinstance(search, OptunaSearch):
         return replace(ask, at_most=search.points * len(sweep.seeds) * len(sweep.arms))
-    return replace(ask, steps=[last_step(steps, settings) for steps in space.steps_of_trials(sweep)])
+    whole = json.dumps(sweep.resolved(), default=str)
+    steps = remembered("steps", whole, lambda: space.steps_of_trials(sweep))  # else every plug-in would be loaded
+    return replace(ask, steps=[last_step(one, settings) for one in steps])
 
 
 def _metrics(sweep: SweepFile) -> list[str] | None:

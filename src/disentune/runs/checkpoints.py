@@ -9,7 +9,6 @@ from disentune.errors import TrialError
 from disentune.files.checkpoint import LARGEST_CHECKPOINT, MAGIC, packed, payload_of, unpacked
 from disentune.files.storage import Place, is_damage, make_folder, opened, read_bytes, retried
 from disentune.files.writing import asides, write_atomically
-from disentune.learn.training import can_train, weights_of
 
 
 class Checkpoints:
@@ -60,6 +59,8 @@ class Checkpoints:
         are skipped, because training cannot continue from them. Raises OSError if the storage does not answer or denies
         access: continuing from an older checkpoint would only repeat work.
         """
+        from disentune.learn.training import can_train
+
         notes: list[str] = []
         for step in reversed(self.steps()):
             try:
@@ -90,6 +91,8 @@ class Checkpoints:
 
     def slim(self) -> None:
         """Reduces every checkpoint to its weights; for a trial that will not train again."""
+        from disentune.learn.training import can_train, weights_of
+
         for step in self.steps():
             with suppress(TrialError):  # a damaged one is left as it is
                 state = self.load(step)
