@@ -249,7 +249,7 @@ def _fit(
     beat: Callable[[], None] = lambda: None,
 ) -> ConfigError | None:
     from disentune.driver.placement import JOIN_S, RETURN_S, Alone, Waiting, assert_feasible, homes
-    from disentune.driver.search import Beat, Causes, Ends, LedgerSearch
+    from disentune.driver.search import Beat, Causes, Ends, LedgerSearch, Silent
     from disentune.driver.trainable import SegmentTrainable
 
     settings = planner.settings
@@ -277,6 +277,7 @@ def _fit(
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=0),
                 verbose=0,
+                progress_reporter=Silent(),
             ),
         )
         with causes.listening():
