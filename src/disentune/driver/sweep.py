@@ -293,7 +293,7 @@ def _ray(address: str | None, resources: Resources, say: Callable[[str], None]) 
     ray_internals.set_variables(_PENDING_CLUSTER if address else _PENDING_LOCAL)
     import ray
 
-    for name in ("ray", "ray.tune", "ray.train", "ray.data"):
+    for name in ("ray", "ray.tune", "ray.train", "ray.data", "ray.widgets"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     mine = not ray.is_initialized()
     if mine:
