@@ -165,6 +165,15 @@ class Beat(tune.Callback):
 # ---- causes
 
 
+class Silent(tune.ProgressReporter):
+    """Prints nothing. Tune's own report would clear the output of a notebook's cell."""
+
+    def should_report(self, trials: list[Any], done: bool = False) -> bool:
+        return False
+
+    def report(self, trials: list[Any], done: bool, *sys_info: str) -> None: ...
+
+
 class Ended(RayActorError):
     """A worker that Ray ended for a reason that Tune does not handle."""
 

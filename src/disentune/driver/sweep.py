@@ -270,7 +270,7 @@ def _fit(
     beat: Callable[[], None] = lambda: None,
 ) -> ConfigError | None:
     from disentune.driver.placement import JOIN_S, RETURN_S, Alone, Waiting, assert_feasible, homes
-    from disentune.driver.search import Beat, Causes, Ends, LedgerSearch
+    from disentune.driver.search import Beat, Causes, Ends, LedgerSearch, Silent
     from disentune.driver.trainable import SegmentTrainable
 
     settings = planner.settings
@@ -298,6 +298,7 @@ def _fit(
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=0),
                 verbose=0,
+                progress_reporter=Silent(),
             ),
         )
         with causes.listening():
@@ -313,7 +314,7 @@ def _ray(address: str | None, resources: Resources, say: Callable[[str], None]) 
     ray_internals.set_variables(_PENDING_CLUSTER if address else _PENDING_LOCAL)
     import ray
 
-    for name in ("ray", "ray.tune", "ray.train", "ray.data"):
+    for name in ("ray", "ray.tune", "ray.train", "ray.data", "ray.widgets"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     mine = not ray.is_initialized()
     if mine:

@@ -157,6 +157,7 @@ class _Part(nn.Module):
         images, self.recon = model.found.trained.images, model.found.trained.recon
         self.register_buffer("mean", images.mean.float().cpu())
         self.register_buffer("std", images.std.float().cpu())
+        self.eval()
 
 
 class _Encoder(_Part):
