@@ -13,6 +13,11 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 BUSY = 0.7
 """A load average above which other programs had a part in the numbers."""
 GROUPS = {
+    "commands": (
+        "Commands",
+        "CPU time of whole commands that look at a run: with its files unchanged since an earlier look (`again`), or "
+        "with an empty cache (`first`).",
+    ),
     "step": (
         "Training step",
         "CPU time on one thread, against loops that a researcher writes by hand with PyTorch alone.",

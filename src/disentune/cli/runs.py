@@ -85,17 +85,12 @@ def show_steadily(run: Run, question: str, about: list[Any], show: Callable[[Run
         console.file.flush()
 
 
-def _trials(run: Run) -> list[tuple[TrialFolder, Status, int]]:
-    folders = run.known_trials("config.json", "status.json").values()
-    return [(folder, folder.status(), folder.tree()["training"]["steps"]) for folder in folders]
-
-
 def _print_status(run: str, storage: str) -> None:
     from disentune.results.watch import Watcher
 
     found = find(run, storage)
-    trials = _trials(found)
-    live, picture = found.is_running(), Watcher(found).look()
+    watcher = Watcher(found)
+    live, picture, trials = found.is_running(), watcher.look(), watcher.statuses()
     for note in picture.notes:
         err.print(f"note: {note}", markup=False)
     listed = [_status_json(*trial) for trial in trials]
@@ -107,8 +102,8 @@ def _show_now(found: Run) -> None:
     from disentune.cli.watching import show_status
     from disentune.results.watch import Watcher
 
-    trials = _trials(found)
-    live, picture = found.is_running(), Watcher(found).look()
+    watcher = Watcher(found)
+    live, picture, trials = found.is_running(), watcher.look(), watcher.statuses()
     show_status(out, shown(found.path), live, trials, picture)
     if dropped := found.dropped():
         out.print(aside(len(dropped)), markup=False)

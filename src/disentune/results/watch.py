@@ -457,6 +457,12 @@ class Watcher:
             ),
         )
 
+    def statuses(self) -> list[tuple[TrialFolder, Status, int]]:
+        """Each trial as it was last read, with its status and steps; raises ConfigError for one that is damaged."""
+        if not self.readers:
+            self.run.trials()  # raises for a folder that cannot be read
+        return [_whole(reader) for reader in self.readers.values()]
+
     def _read_sweep(self, run: Run) -> None:
         place = _quietly(stamp, run.sweep_path)
         if place in (None, self.sweep_place):
@@ -492,6 +498,12 @@ class Watcher:
             fetch(path for reader in self.readers.values() for path in reader.to_read())
         for reader in self.readers.values():
             reader.refresh()
+
+
+def _whole(reader: _Reader) -> tuple[TrialFolder, Status, int]:
+    if reader.complaints or not reader.tree:
+        return reader.folder, reader.folder.status(), reader.folder.tree()["training"]["steps"]
+    return reader.folder, reader.status, reader.tree["training"]["steps"]
 
 
 def _quietly(ask: Callable[[Any], T], path: Any) -> T | None:
