@@ -20,7 +20,7 @@ def code_cells(path):
 
 
 def test_there_are_notebooks():
-    assert len(NOTEBOOKS) == 5
+    assert len(NOTEBOOKS) == 7
 
 
 @every_notebook

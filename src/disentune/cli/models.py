@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disentune.cli.display import size
 from disentune.cli.options import Storage
 from disentune.cli.terminal import err, out
 from disentune.files.storage import DEFAULT_STORAGE
@@ -45,6 +44,7 @@ def export(
 
     Example: disentune export quickstart/main/trials/0123456789abcdef --to safetensors
     """
+    from disentune.cli.display import size
     from disentune.results.exporting import exported
 
     model, record, results = _model(trial, storage, trust)

@@ -312,9 +312,10 @@ def _fit(
 def _ray(address: str | None, resources: Resources, say: Callable[[str], None]) -> Iterator[Any]:
     """Ray's tune module, connected to the cluster at an address, or by default to a new local Ray."""
     ray_internals.set_variables(_PENDING_CLUSTER if address else _PENDING_LOCAL)
+    logging.getLogger("ray.widgets").setLevel(logging.CRITICAL)  # in a notebook, its import asks for ipywidgets
     import ray
 
-    for name in ("ray", "ray.tune", "ray.train", "ray.data", "ray.widgets"):
+    for name in ("ray", "ray.tune", "ray.train", "ray.data"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     mine = not ray.is_initialized()
     if mine:

@@ -33,7 +33,7 @@ class _StageStopped(Exception):
 
 @dataclass(frozen=True)
 class Study:
-    """The stages of a sweep, which is the last of them, the run of that sweep, and the display that shows its progress."""
+    """The stages of a sweep, which is the last of them, the run of that sweep, and its display."""
 
     run: Run
     stages: list[Stage]
