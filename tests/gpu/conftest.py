@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -11,8 +13,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def a_gpu() -> None:
+def a_gpu() -> Iterator[None]:
     """A CUDA device, set up as for a trial that has it for itself."""
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     process.prepare(1, "cuda")
+    yield
+    process.prepare(1, "cuda")  # lifts a cap on memory
+    torch.use_deterministic_algorithms(False)
