@@ -91,6 +91,8 @@ def test_code_that_a_run_names_is_imported_only_with_permission(make_run, tmp_pa
     for part in ("model", "dataset"):
         with pytest.raises(TrialError, match=r"names code of its own \(strange:FRAMEWORK\).*load\(run, trust=True\)"):
             getattr(load(maker.run.path).trial(trial), part)
+    with pytest.raises(TrialError, match="names code of its own"):
+        load(maker.run.path).score(["mig"])
     assert not (tmp_path / "strange.ran").exists()
     with pytest.raises(DisentuneError):
         _ = load(maker.run.path, trust=True).trial(trial).model

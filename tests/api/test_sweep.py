@@ -9,6 +9,7 @@ import torch
 
 import disentune
 from disentune import Sweep
+from disentune.api import showing
 from disentune.api.sweep import SweepKeys
 from disentune.driver.sweep import Ending
 from disentune.errors import ConfigError
@@ -54,11 +55,9 @@ def test_its_arguments_are_the_keys_of_a_file():
         disentune.Swep  # noqa: B018
 
 
-@pytest.mark.parametrize("name", ["quickstart", "small/ada_gvae"])
+@pytest.mark.parametrize("name", ["quickstart", "small/capacity"])
 def test_values_and_their_file_give_the_same_points(name, monkeypatch):
     path = ROOT / "sweeps" / f"{name}.yaml"
-    if not path.exists():
-        path = next((ROOT / "sweeps" / "small").glob("*.yaml"))
     monkeypatch.chdir(ROOT)
     made = Sweep(**{"name": path.stem} | documents.read(path).value)
     assert [point.config.id for point in made._stages[-1].asked.points] == [p.config.id for p in read(path).points]
@@ -212,6 +211,24 @@ def test_a_needed_sweep_whose_trials_fail_ends_with_the_reason(folder, monkeypat
     use_driver(monkeypatch, fails={"donors": 1})
     with pytest.raises(StageFailed, match="needs 'donors', and 1 of its 4 trials failed"):
         Sweep.read("study.yaml").run(progress=False)
+
+
+def test_a_notebook_shows_one_line_with_a_bar(monkeypatch, capsys):
+    shown = []
+
+    class Handle:
+        update = shown.append
+
+    def display(drawn, display_id):
+        shown.append(drawn)
+        return Handle
+
+    monkeypatch.setattr(showing, "notebook_display", lambda: display)
+    use_driver(monkeypatch)
+    sweep(seeds=1).run()
+    assert capsys.readouterr().out == "demo: 2 trials, 0 done, 0 to continue, 2 new, in runs/demo/main\n"
+    assert repr(shown[-1]).startswith("2/2 trials ended; 2 done")
+    assert shown[-1]._repr_html_().startswith('<progress max="1" value="1.0000"')
 
 
 def test_only_the_main_thread_may_run_it():

@@ -99,7 +99,10 @@ class RunResults(Results):
         """Metrics of the finished trials from their last checkpoints, as `disentune score RUN` computes and stores
         them; `set` changes parameters: `set=["mig.bins=30"]`."""
         from disentune.results import arrays, rescore
+        from disentune.results.trained import assert_trusted
 
+        for record in self.records:
+            assert_trusted(self.run.trial(record.trial_id), self.trust)
         names = _names(metrics)
         compared = [name for name in names if name in arrays.UDR]
         with in_python():
