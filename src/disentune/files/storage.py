@@ -545,13 +545,12 @@ def sizes_below(path: Place) -> dict[str, int]:
 
 
 def _sizes_on_disk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            with suppress(FileNotFoundError, NotADirectoryError):
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _sizes_on_disk(entry.path, f"{prefix}{entry.name}/")
-                elif entry.is_file(follow_symlinks=False):
-                    yield prefix + entry.name, entry.stat(follow_symlinks=False).st_size
+    for entry in list(os.scandir(folder)):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _sizes_on_disk(entry.path, f"{prefix}{entry.name}/")
+            elif entry.is_file(follow_symlinks=False):
+                yield prefix + entry.name, entry.stat(follow_symlinks=False).st_size
 
 
 def _objects(path: RemotePath) -> list[Any]:

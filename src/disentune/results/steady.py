@@ -40,10 +40,8 @@ def fingerprint(run: Run) -> str | None:
 
 def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
     """Every entry that is not a folder, in a fixed order; links are not followed."""
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda one: one.name):
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files(entry.path)
-            else:
-                found = entry.stat(follow_symlinks=False)
-                yield entry.path, found
+    for entry in sorted(os.scandir(folder), key=lambda one: one.name):
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(entry.path)
+        else:
+            yield entry.path, entry.stat(follow_symlinks=False)
