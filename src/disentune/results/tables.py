@@ -94,7 +94,8 @@ class Results:
         states = Counter(record.status for record in self.records)
         counts = ", ".join(f"{count} {state}" for state, count in states.items())
         rows = sum(len(record.rows) for record in self.records)
-        return f"Results({shown(self.run.path)!r}: {len(self.records)} trial{'s'[: len(self.records) != 1]} ({counts or 'none'}), {rows} rows)"
+        count = f"{len(self.records)} trial{'s'[: len(self.records) != 1]}"
+        return f"Results({shown(self.run.path)!r}: {count} ({counts or 'none'}), {rows} rows)"
 
     def _repr_html_(self) -> str:
         """For notebooks: the same line, and the table that is printed at the end of a run."""
