@@ -25,11 +25,14 @@ def remembered(question: str, about: str, answer: Callable[[], T]) -> T:
     key = hashlib.sha256(f"{_code()} {sys.version} {question} {about}".encode()).hexdigest()[:32]
     try:
         path = cache_folder() / "answers" / f"{question}-{key}.json"
-        found: T = json.loads(path.read_bytes())
-        return found
-    except (OSError, ValueError, RuntimeError):  # the last one without a home folder
+    except (OSError, RuntimeError):  # there is no home folder
+        return answer()
+    try:
+        known: T = json.loads(path.read_bytes())
+        return known
+    except (OSError, ValueError):
         found = answer()
-    with suppress(OSError, RuntimeError):
+    with suppress(OSError):
         _keep(path, found)
     return found
 
