@@ -21,6 +21,13 @@ def test_every_run_is_listed_newest_first(disentune, make_run, tmp_path):
     assert listed[0]["best"] == 0.5
 
 
+def test_failed_trials_are_counted_beside_the_state(disentune, make_run):
+    maker = make_run()
+    maker.trial([{"step": 1500, "mig": 0.5}])
+    maker.trial([{"step": 300, "mig": 0.1}], seed=1, status="failed")
+    assert "finished, 1 failed" in disentune("runs")[1]
+
+
 def test_a_damaged_run_is_listed_and_explained(disentune, make_run, tmp_path):
     maker = make_run()
     os.symlink(tmp_path, maker.run.path / "elsewhere")
@@ -33,4 +40,4 @@ def test_a_storage_without_runs_says_so_and_a_missing_one_is_wrong_input(disentu
     (tmp_path / "runs").mkdir()
     assert disentune("runs") == (0, "no runs in runs\n", "")
     code, _, err = disentune("runs", "nowhere")
-    assert (code, "nowhere cannot be read" in err) == (2, True)
+    assert (code, "nowhere does not exist; run a sweep first" in err) == (2, True)

@@ -74,7 +74,9 @@ def _table(listed: list[dict[str, Any]]) -> Table:
         best = "" if one["best"] is None else f"{one['metric']} {number(one['best'])}"
         age = "" if one["age_s"] is None else duration(one["age_s"])
         bytes_ = "" if one["size_bytes"] is None else size(one["size_bytes"])
-        table.add_row(*map(escape, (one["sweep"], one["run"], one["state"], ended, best, age, bytes_)))
+        failed = one["states"].get("failed", 0)
+        state = f"{one['state']}, {failed} failed" if failed else one["state"]
+        table.add_row(*map(escape, (one["sweep"], one["run"], state, ended, best, age, bytes_)))
     return table
 
 
