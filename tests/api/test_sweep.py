@@ -154,7 +154,7 @@ def test_options_of_a_wrong_type_get_one_message():
     ]
     with pytest.raises(ConfigError, match=r"^name 'a/b': must have only letters"):
         sweep().plan(name="a/b")
-    with pytest.raises(ConfigError, match=r"^only seed > 5: selects no trial of the sweep"):
+    with pytest.raises(ConfigError, match=r"^only 'seed > 5': selects no trial of the sweep"):
         sweep().plan(only="seed > 5")
 
 

@@ -32,6 +32,8 @@ BASES: dict[tuple[str, ...], tuple[list[str], list[str]]] = {
     ("runs",): ([], []),
     ("clean",): (["tiny"], ["--pictures", "--dry-run"]),
     ("archive",): (["tiny", "tiny.tar.zst"], []),
+    ("export",): (["tiny/trials/0"], ["--to", "safetensors"]),
+    ("encode",): (["tiny/trials/0", "images.npz"], ["--output", "out.npz"]),
     ("restore",): (["packed.tar.zst"], ["--storage", "restored"]),
     ("status",): (["tiny"], []),
     ("results",): (["tiny"], []),
@@ -68,6 +70,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     simulate(Run(root / "runs" / "tiny" / "main"), path, np.random.default_rng(0), overrides=SMALL)
     rng = np.random.default_rng(0)
     np.savez(root / "codes.npz", codes=rng.normal(size=(50, 3)), factors=rng.integers(0, 3, (50, 2)))
+    np.savez(root / "images.npz", images=rng.integers(0, 256, (2, 3, 8, 8), np.uint8))
     shutil.copy(Path(__file__).parents[2] / "cluster.yaml", root)
     (root / "folder").mkdir()
     pack(Run(root / "runs" / "tiny" / "main"), root / "packed.tar.zst")

@@ -10,7 +10,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from conftest import RunMaker
-from disentune.cli import sweeps
 from disentune.data import DATASETS, grid_file
 from disentune.data.prepared.download import download
 from disentune.errors import ConfigError, DataError
@@ -19,6 +18,7 @@ from disentune.files.storage import RemotePath, place
 from disentune.parameters import validated
 from disentune.plugin import File
 from disentune.runs.ledger import find_run
+from disentune.sessions.study import run_folder
 from disentune.spec.settings import Wandb
 from disentune.spec.sweepfile import parse_sweep
 from disentune.tracking import sending
@@ -57,7 +57,7 @@ def tree_of(folder: Path) -> set[str]:
 @example("main")
 def test_a_run_is_a_folder_of_its_sweep_or_refused(name: str) -> None:
     try:
-        run = sweeps._run_folder("/storage", "sweep", name)
+        run = run_folder("/storage", "sweep", name)
     except ConfigError:
         return
     assert run.path.parent == Path("/storage/sweep")

@@ -410,7 +410,7 @@ arms:
     with pytest.raises(ConfigError) as caught:
         space.check(read_sweep(documents.Path("sweeps/demo.yaml")))
     first, *lines = str(caught.value).replace(">= 0.0,", ">= 0,").splitlines()
-    known = "batch_size, compile, device, learning_rate, log_every, optimiser, replacement, steps, threads"
+    known = "batch_size, compile, device, learning_rate, log_every, optimiser, precision, replacement, steps, threads"
     assert first == "sweeps/demo.yaml cannot run:"
     assert sorted(lines) == sorted([
         "  sweeps/demo.yaml:7         framework.name: unknown framework 'betavae'. Did you mean 'beta_vae'? "
@@ -498,7 +498,7 @@ def test_each_figure_is_named_with_its_place_and_line(tmp_path):
     assert found["4"].startswith("figures.1.name: must be one of")
     assert "Did you mean 'violins'?" in found["4"]
     assert found["5"].startswith("figures.2.z: unknown key.")
-    assert found["6"].endswith("got 7.")
+    assert found["6"].endswith("got 7")
 
 
 @pytest.mark.parametrize(

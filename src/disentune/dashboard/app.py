@@ -104,7 +104,7 @@ class Site:
             "decode": self.decode,
         }
         return [
-            Route("/", _file(PAGE / "index.html")),
+            Route("/", _file(_of_page("index.html"))),
             *(Route(f"/page/{path.name}", _file(path)) for path in [SHARED_STYLE, *sorted(PAGE.iterdir())]),
             *(Route(f"/api/{name}", _as_json(answer)) for name, answer in asked.items()),
             Route("/api/drawing", _in_thread(self.drawing)),
@@ -169,6 +169,10 @@ def _data(image: Any) -> str:
     """An image as an address that holds it."""
     pixels = image[..., 0] if image.shape[-1] == 1 else image[..., :3]
     return f"data:image/png;base64,{base64.b64encode(trial_page.png(pixels)).decode()}"
+
+
+def _of_page(name: str) -> Path:
+    return PAGE / name
 
 
 def _file(path: Path) -> Callable[[Request], Response]:
