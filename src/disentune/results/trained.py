@@ -172,7 +172,7 @@ class TrainedModel:
         codes = _tensor(z, "z")
         if codes.ndim != 2 or codes.shape[1] != self.latents or not len(codes):
             raise DataError(f"z: must have the shape (n, {self.latents}), got ({_listed(codes.shape)})")
-        return _finite(codes, "z").to(self.found.trained.images.mean.device, torch.float32)
+        return _finite(codes, "z").to(self.found.trained.images.device, torch.float32)
 
     def _checked_latents(self, latents: Sequence[int]) -> list[int]:
         try:
