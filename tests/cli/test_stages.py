@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import product
 
 import pytest
 
@@ -105,8 +106,14 @@ def undisturbed(tmp_path_factory):
     return folder, {}
 
 
-@pytest.mark.parametrize("command", ["run", "resume"])
-@pytest.mark.parametrize("stage", STAGES)
+QUICK = [(STAGES[0], "resume"), (STAGES[1], "run")]
+DEATHS = [
+    pytest.param(*death, marks=[] if death in QUICK else pytest.mark.long)
+    for death in product(STAGES, ["run", "resume"])
+]
+
+
+@pytest.mark.parametrize(("stage", "command"), DEATHS)
 def test_a_chain_that_is_killed_in_any_stage_continues_that_stage_and_ends_with_the_same_rows(
     disentune, study, monkeypatch, stage, command, undisturbed
 ):

@@ -163,22 +163,27 @@ def test_a_config_without_a_checksum_is_read_and_gets_one_when_it_is_written_aga
         folder.arms()
 
 
-def flips(content):
-    """The text with one bit changed, bit by bit."""
-    for at in range(len(content)):
-        for bit in range(8):
-            yield content[:at] + bytes([content[at] ^ (1 << bit)]) + content[at + 1 :]
+def flips(content, every):
+    """The text with one bit changed, for every so many bits."""
+    for place in range(0, 8 * len(content), every):
+        at, bit = divmod(place, 8)
+        yield content[:at] + bytes([content[at] ^ (1 << bit)]) + content[at + 1 :]
 
 
+EVERY = [17, pytest.param(1, marks=pytest.mark.long)]
+"""Bits from one flip to the next; 17 meets every place of a bit in its byte."""
+
+
+@pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("has_checksum", [True, False])
-def test_no_flipped_bit_of_a_config_gives_another_trial(folder, has_checksum):
+def test_no_flipped_bit_of_a_config_gives_another_trial(folder, has_checksum, every):
     path = folder.path / "config.json"
     content = json.loads(path.read_bytes())
     if not has_checksum:
         del content["checksum"]
     path.write_text(json.dumps(content))
     silent = []
-    for changed in flips(path.read_bytes()):
+    for changed in flips(path.read_bytes(), every):
         path.write_bytes(changed)
         with suppress(ConfigError):
             found = folder.tree(), folder.arms() if has_checksum else ("a",)
@@ -341,13 +346,14 @@ def test_generations_without_a_checksum_are_read_and_get_one(run):
         run.generations()
 
 
-def test_no_flipped_bit_of_a_population_gives_another_history(run):
+@pytest.mark.parametrize("every", EVERY)
+def test_no_flipped_bit_of_a_population_gives_another_history(run, every):
     run.path.mkdir(parents=True)
     move = {"source": CONFIG.id, "values": {"framework.beta": 0.75, "training.learning_rate": 0.001}}
     for step in (300, 600):
         run.add_generation({"population": "all/seed 0", "step": step, "moves": {"0123456789abcdef": move}})
     path, expected, silent = run.path / "population.json", run.generations(), []
-    for changed in flips(path.read_bytes()):
+    for changed in flips(path.read_bytes(), every):
         path.write_bytes(changed)
         with suppress(ConfigError):
             if (found := run.generations()) != expected:

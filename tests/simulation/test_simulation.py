@@ -15,7 +15,7 @@ from simulation.disk import Disk, DiskFault, Failure, Killed, Process
 from simulation.stub import HashedTraining
 from simulation.world import KINDS, PAIRS, Case, Fault, calm_of, drawn_case, shortened, sweep_of
 
-FRESH, KEPT = 300, 40
+FRESH, KEPT = 300, 20
 
 
 @pytest.fixture(scope="module")
