@@ -165,8 +165,8 @@ def test_a_config_without_a_checksum_is_read_and_gets_one_when_it_is_written_aga
 
 def flips(content, every):
     """The text with one bit changed, for every so many bits."""
-    for place in range(0, 8 * len(content), every):
-        at, bit = divmod(place, 8)
+    for number in range(0, 8 * len(content), every):
+        at, bit = divmod(number, 8)
         yield content[:at] + bytes([content[at] ^ (1 << bit)]) + content[at + 1 :]
 
 
