@@ -30,3 +30,13 @@ def test_content_is_synced_before_it_gets_its_name_and_the_folder_after(tmp_path
     monkeypatch.setattr(os, "replace", lambda *paths: (events.append("replace"), real_replace(*paths)))
     write_atomically(tmp_path / "x", b"new")
     assert events == ["fsync", "replace", "fsync"]
+
+
+def test_a_pipe_is_refused_and_stays(tmp_path):
+    """As root, renaming to /dev/null would replace the device of the whole machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="not a file but a folder, a pipe or a device"):
+        write_atomically(pipe, b"new")
+    assert pipe.is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]

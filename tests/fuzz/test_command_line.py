@@ -3,6 +3,7 @@ exit code 0, 1 or 2, never a traceback."""
 
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,7 @@ CALLS_PER_OPTION = 24
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A working folder with a sweep, a finished run, arrays and a cluster file; deep, so that `..` stays inside."""
     root = tmp_path_factory.mktemp("world") / "a" / "b" / "c"
     root.mkdir(parents=True)
@@ -74,7 +75,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(Path(__file__).parents[2] / "cluster.yaml", root)
     (root / "folder").mkdir()
     pack(Run(root / "runs" / "tiny" / "main"), root / "packed.tar.zst")
-    return root
+    yield root
+    assert Path("/dev/null").is_char_device(), "a command has replaced the device, as root can"
 
 
 SMALL = ["seeds=3", "arms.near.framework.beta=1", "arms.far.framework.beta=1"]

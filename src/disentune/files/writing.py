@@ -1,8 +1,10 @@
 """Atomic writes: to a temporary file that is synced and renamed; and the removal of those that a killed writer left."""
 
+import errno
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,7 +14,8 @@ from disentune.files.storage import OWNER, Owner, Place, RemotePath, owner, owne
 
 
 def write_atomically(path: Place, data: bytes) -> None:
-    """Writes all or nothing: a reader sees the old content until the new content is safe."""
+    """Writes all or nothing: a reader sees the old content until the new content is safe. Raises OSError for a pipe or
+    a device, such as /dev/null, which the rename would turn into a file."""
     if isinstance(path, RemotePath):
         path.write_bytes(data)
     else:
@@ -21,6 +24,7 @@ def write_atomically(path: Place, data: bytes) -> None:
 
 @retried
 def _write_aside(path: Path, data: bytes) -> None:
+    _assert_replaceable(path)
     aside = path.with_name(f".{path.name}.{owner()}-{secrets.token_hex(4)}")
     try:
         with open(aside, "wb") as file:
@@ -32,6 +36,15 @@ def _write_aside(path: Path, data: bytes) -> None:
         aside.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def _assert_replaceable(path: Path) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        raise OSError(errno.EINVAL, "not a file but a folder, a pipe or a device; name a file to write", str(path))
 
 
 def asides(folder: Place, pattern: str) -> Iterator[Path]:
