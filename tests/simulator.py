@@ -1,5 +1,6 @@
 """Carries a sweep out in this process instead of on Ray: workers in random order, deaths at any moment."""
 
+import functools
 import itertools
 import os
 import signal
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from disentune.files.earlier import storage_known
 from disentune.results.tables import read
 from disentune.runs.choice import EVERY_TRIAL
 from disentune.runs.ledger import Run
@@ -64,6 +66,18 @@ class Death(Exception):
     """The simulated driver and all its workers vanish."""
 
 
+def with_own_storage(session: Callable) -> Callable:
+    """A session in this process leaves no trace in the environment, where segments name their storage."""
+
+    @functools.wraps(session)
+    def restored(run: Run, *arguments, **options):
+        with storage_known(run.path.parent.parent):
+            return session(run, *arguments, **options)
+
+    return restored
+
+
+@with_own_storage
 def simulate(
     run: Run, path: Path, rng: np.random.Generator, slots=3, dies_after=None, overrides=(), choice=EVERY_TRIAL
 ):
@@ -93,6 +107,7 @@ def simulate(
 NOBODY_S_FAULT = ("node", "preempted", "storage", None)
 
 
+@with_own_storage
 def simulate_faults(run: Run, path: Path, rng: np.random.Generator, slots=3, chance=0.15) -> dict[str, int]:
     """One session in which workers are lost for reasons that are not the trial's. Some of them live on, cut off from
     their driver, and try to write while another worker has their trial. Returns how often what happened."""

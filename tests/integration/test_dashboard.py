@@ -297,12 +297,17 @@ def test_a_server_that_ended_is_said(shown, tmp_path, browser):
     tab.close()
 
 
+def last_line_at_the_end(tab):
+    """Scrolls down, again if the page was drawn anew meanwhile, as it is while it opens."""
+    tab.locator(".scroller").evaluate("box => { box.scrollTop = box.scrollHeight; }")
+    return tab.locator("tr[data-id]").last.get_attribute("aria-rowindex")
+
+
 @pytest.mark.long
 def test_the_table_is_operated_by_keyboard_alone(shown, studied):
     tab = shown(studied, run_path("demo/main", tab="trials"))
     eventually(lambda: len(column(tab, "trial")) > 10, True)
-    tab.locator(".scroller").evaluate("box => { box.scrollTop = box.scrollHeight; }")
-    eventually(lambda: tab.locator("tr[data-id]").last.get_attribute("aria-rowindex"), "96")
+    eventually(lambda: last_line_at_the_end(tab), "96")
     tab.keyboard.press("/")
     tab.keyboard.type("ada_gvae seed=1 latents=9 beta=0.1 arm=plain")
     eventually(lambda: len(column(tab, "trial")), 2)  # also when fewer lines are left than were scrolled past
