@@ -1,6 +1,7 @@
 """A dashboard without a browser, and a small run whose models were really trained."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -8,15 +9,23 @@ import pytest
 
 from dashboard_client import TOKEN, Client
 from disentune.dashboard.app import app
-from disentune.dashboard.desk import Followed
+from disentune.dashboard.desk import Desk, Followed
 from disentune.dashboard.shelf import opened
 from disentune.runs.ledger import Run
 from simulator import simulate, sweep_file
 
 
 @pytest.fixture
-def dashboard() -> Callable[[Path | str], Client]:
-    return lambda storage: Client(app(opened(storage), TOKEN))
+def dashboard() -> Iterator[Callable[[Path | str], Client]]:
+    """`dashboard(storage)`: a server to ask; it stops reading when the test ends."""
+    with ExitStack() as desks:
+
+        def start(storage: Path | str) -> Client:
+            desk = Desk(opened(storage))
+            desks.callback(desk.close)
+            return Client(app(desk, TOKEN))
+
+        yield start
 
 
 @pytest.fixture

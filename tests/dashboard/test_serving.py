@@ -55,7 +55,7 @@ def test_a_port_that_is_taken_is_named(disentune, make_run):
     assert f"--port {port}: Address already in use" in complaint
 
 
-def test_without_a_port_the_first_free_one_is_taken(monkeypatch):
+def test_without_a_port_the_first_free_one_is_taken_and_accepts_connections(monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -64,6 +64,7 @@ def test_without_a_port_the_first_free_one_is_taken(monkeypatch):
         monkeypatch.setattr(serving, "TRIES", 10)
         with serving._listening(None) as listener:
             assert port < listener.getsockname()[1] < port + 10
+            socket.create_connection(listener.getsockname(), timeout=patience_s()).close()
         monkeypatch.setattr(serving, "TRIES", 1)
         with pytest.raises(ConfigError, match="choose another one"), serving._listening(None):
             pass

@@ -15,6 +15,7 @@ from chromium import ATTACK, NEEDS_CHROMIUM
 from conftest import RunMaker
 from dashboard_client import TOKEN
 from disentune.dashboard.app import app
+from disentune.dashboard.desk import Desk
 from disentune.dashboard.shelf import opened
 from disentune.runs.ledger import Run
 from disentune.runs.trial_folder import Status
@@ -37,7 +38,8 @@ def served(storage):
     """The address of a dashboard of this storage."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(app(opened(storage), TOKEN), log_level="error", lifespan="off")
+        desk = Desk(opened(storage))
+        config = uvicorn.Config(app(desk, TOKEN), log_level="error", lifespan="off")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
@@ -46,6 +48,7 @@ def served(storage):
         finally:
             server.should_exit = True
             thread.join(patience_s())
+            desk.close()
 
 
 @pytest.fixture

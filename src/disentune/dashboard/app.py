@@ -22,7 +22,7 @@ from disentune.dashboard import trial as trial_page
 from disentune.dashboard.desk import Desk
 from disentune.dashboard.feed import complaint
 from disentune.dashboard.guard import PICTURE_POLICY, Guard
-from disentune.dashboard.shelf import Forbidden, Shelf, Unknown
+from disentune.dashboard.shelf import Forbidden, Unknown
 from disentune.environment import without_secrets
 from disentune.errors import ConfigError, DisentuneError, Unavailable
 from disentune.report import SHARED_STYLE
@@ -33,9 +33,9 @@ STATUS: dict[type[Exception], int] = {Unknown: 404, Forbidden: 403, Unavailable:
 MOST_IDS = 20_000
 
 
-def app(shelf: Shelf, token: str) -> Guard:
+def app(desk: Desk, token: str) -> Guard:
     """The whole server, behind its guard."""
-    site = Site(Desk(shelf))
+    site = Site(desk)
     handlers: Any = {Exception: _refused, HTTPException: _http_refused}
     handlers |= dict.fromkeys(STATUS, _refused)
     return Guard(Starlette(routes=site.routes(), exception_handlers=handlers), token)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
@@ -36,6 +37,7 @@ class Followed:
         self.question = ""
         self.asked_at = time.monotonic()
         self.threads: list[Thread] = []
+        self.closed = Event()
         self.look_lock, self.start_lock = Lock(), Lock()
         self.results: tuple[int, Results] | None = None
         self.results_lock = Lock()
@@ -50,9 +52,12 @@ class Followed:
             self.trouble = f"the storage does not answer ({complaint(error)}); showing what was last read"
 
     def look_at_state(self) -> None:
-        """Nothing here raises: what cannot be read is a note of the picture."""
+        """Nothing here raises: what cannot be read is a note of the picture. A run that has vanished keeps its
+        trials."""
         with self.look_lock:
-            self.picture = self.watcher.look()
+            now = self.watcher.look()
+            kept = replace(self.picture, time=now.time, gone=True, live=False) if now.gone and self.picture else now
+            self.picture = kept
         self._read_sweep()
         self.feed.set_context(self.watcher.asked.settings, self.picture.live)
 
@@ -62,7 +67,7 @@ class Followed:
 
     @property
     def is_wanted(self) -> bool:
-        return time.monotonic() - self.asked_at < UNSEEN_S
+        return not self.closed.is_set() and time.monotonic() - self.asked_at < UNSEEN_S
 
     def wanted(self) -> "Followed":
         """Follows the run from now on, for a while."""
@@ -104,7 +109,15 @@ class Followed:
             look()
             if ready is not None:
                 ready.set()
-            time.sleep(pause(every_s, time.monotonic() - began))
+            self.closed.wait(pause(every_s, time.monotonic() - began))
+        if ready is not None:
+            ready.set()
+
+    def close(self) -> None:
+        """Returns once no thread follows the run any more."""
+        self.closed.set()
+        for thread in self.threads:
+            thread.join()
 
     # what the page asks
 
@@ -142,6 +155,7 @@ class Desk:
         self.asked_at = time.monotonic()
         self.lock, self.start_lock = Lock(), Lock()
         self.thread: Thread | None = None
+        self.closed = Event()
 
     def run(self, name: str) -> Followed:
         """Raises Unknown or Forbidden as the shelf does. A run that was known stays so while its storage is away."""
@@ -153,6 +167,14 @@ class Desk:
         run = self.shelf.run(name)
         with self.lock:
             return self.followed.setdefault(name, Followed(name, run))
+
+    def close(self) -> None:
+        """Returns once nothing is read any more."""
+        self.closed.set()
+        if self.thread is not None:
+            self.thread.join()
+        for followed in self.followed.values():
+            followed.close()
 
     # the list
 
@@ -167,18 +189,25 @@ class Desk:
         return self.listed
 
     def _keep_listing(self) -> None:
-        while time.monotonic() - self.asked_at < UNSEEN_S:
+        while self._is_wanted:
             began = time.monotonic()
             for name in self._newest_first():
                 self._let_first_lines_pass()
-                self._survey(name)
-            time.sleep(pause(LIST_EVERY_S, time.monotonic() - began))
-            self._list()
+                if self._is_wanted:
+                    self._survey(name)
+            self.closed.wait(pause(LIST_EVERY_S, time.monotonic() - began))
+            if self._is_wanted:
+                self._list()
+
+    @property
+    def _is_wanted(self) -> bool:
+        return not self.closed.is_set() and time.monotonic() - self.asked_at < UNSEEN_S
 
     def _let_first_lines_pass(self) -> None:
         """A run that somebody has just opened is more urgent than the list."""
         while any(one.is_wanted and one.threads and not one.feed.looks for one in [*self.followed.values()]):
-            time.sleep(0.1)
+            if self.closed.wait(0.1):
+                return
 
     def _list(self) -> None:
         """Names and ages, which cost little."""

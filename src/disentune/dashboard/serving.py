@@ -12,6 +12,7 @@ from pathlib import Path
 import uvicorn
 
 from disentune.dashboard.app import app
+from disentune.dashboard.desk import Desk
 from disentune.dashboard.guard import new_token
 from disentune.dashboard.shelf import Shelf
 from disentune.errors import ConfigError
@@ -27,7 +28,7 @@ def serve(shelf: Shelf, port: int | None, browser: bool, say: Callable[[str], No
     with _listening(port) as listener:
         address = f"http://{HOST}:{listener.getsockname()[1]}/?token={token}"
         server = uvicorn.Server(uvicorn.Config(
-            app(shelf, token), log_level="critical", access_log=False, server_header=False, lifespan="off",
+            app(Desk(shelf), token), log_level="critical", access_log=False, server_header=False, lifespan="off",
             timeout_graceful_shutdown=PATIENCE_S,
         ))  # fmt: skip
         say(address)
@@ -43,6 +44,7 @@ def _listening(port: int | None) -> Iterator[socket.socket]:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, number))
+            listener.listen()  # from now on a connection waits until the server accepts it
         except OSError as error:
             listener.close()
             failure = error
