@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+README = (ROOT / "README.md").read_text()
 
 
 def loaded(name):
@@ -102,9 +103,49 @@ def test_the_navigation_names_every_page():
 
 
 def test_the_readme_is_short_and_narrow():
-    lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 135
+    lines = README.splitlines()
+    assert len(lines) <= 125
     assert [line for line in lines if len(line) > 120] == []
+
+
+def in_workspace(folder, *arguments):
+    command = [sys.executable, "-m", "disentune.cli", *arguments]
+    return subprocess.run(command, cwd=folder, env=check.environment(folder), capture_output=True, text=True)
+
+
+def test_the_sweep_and_the_plugin_of_the_readme_work(tmp_path):
+    check.workspace(tmp_path)
+    blocks = dict(re.findall(r"^```(yaml|python)\n(.*?)^```", README, re.MULTILINE | re.DOTALL))
+    (tmp_path / "sweeps/my_study.yaml").write_text(blocks["yaml"])
+    (tmp_path / "my_vae.py").write_text(blocks["python"])  # the last block of Python
+    name = 'trial.framework={name: "my_vae:FRAMEWORK", beta: 2}'
+    train = ["train", "sweeps/my_study.yaml", "--only", "arm == 'plain'", "--set", name, "--set", "training.steps=20"]
+    for arguments in (["plan", "sweeps/my_study.yaml"], train):
+        done = in_workspace(tmp_path, *arguments)
+        assert done.returncode == 0, done.stderr
+
+
+WRONG_SWEEP = """trial:
+  dataset: {name: xysquares}
+  model: {name: mlp, latents: 9}
+  framework: {name: betavae}
+  recon: {name: mse}
+  training: {steps: 10, batch_size: 8, learning_rate: 1e-3}
+  loss_scale: mean
+arms:
+  unknown: {}
+  negative: {framework.name: beta_vae, search_space: demo}
+"""
+
+
+def test_the_mistakes_of_the_readme_are_reported_as_shown(tmp_path):
+    check.workspace(tmp_path)
+    (tmp_path / "sweeps/demo.yaml").write_text(WRONG_SWEEP)
+    (tmp_path / "search_spaces/demo.yaml").write_text("# a grid\nframework.beta: {grid: [-1, 1]}\n")
+    done = in_workspace(tmp_path, "plan", "sweeps/demo.yaml")
+    expected = re.search(r"^(sweeps/demo.yaml cannot run:\n.*?)```", README, re.MULTILINE | re.DOTALL)
+    assert done.returncode == 2
+    assert check.agrees(expected[1].splitlines(), done.stderr.splitlines())
 
 
 # ---- commands
