@@ -1,5 +1,6 @@
 """Small ledgers for tests: real folders, made-up rows."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from disentune.files import documents, lease, storage
 from disentune.runs.ledger import Run
 from disentune.runs.trial_folder import Status
 from disentune.spec.config import TrialConfig, nested
-from layers import SlowTests, deselect_long, rank
+from layers import SlowTests, deselect, rank
 from object_store import Store, served, use_store
 
 sys.dont_write_bytecode = False
@@ -43,8 +44,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.parent.name == "fuzz":
             item.add_marker("fuzz")
-    deselect_long(config, items)
+    deselect(config, items)
     items.sort(key=lambda item: rank(item.nodeid))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Freezes the modules and the ten thousand tests, so that no collection of garbage visits them again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -25,9 +25,15 @@ LONGEST_FIRST = (
 """What takes minutes comes first, so that no worker begins with it when the others are at their last test."""
 
 
-def wants_long(expression: str) -> bool:
-    """Whether an expression of `-m` says anything about long tests: then it decides, as for every other marker."""
-    return re.search(r"\blong\b", expression) is not None
+def left_out(expression: str) -> set[str]:
+    """The markers whose tests an expression of `-m` leaves out without naming them.
+
+    Long tests run only where `-m` says something about them. Slow ones also run without any `-m`, as when one file
+    is tested."""
+    if re.search(r"\blong\b", expression):
+        return set()
+    quick = expression and not re.search(r"\bslow\b", expression)
+    return {"long", "slow"} if quick else {"long"}
 
 
 def is_named(item: pytest.Item, config: pytest.Config) -> bool:
@@ -40,13 +46,12 @@ def is_named(item: pytest.Item, config: pytest.Config) -> bool:
     return False
 
 
-def deselect_long(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if wants_long(config.option.markexpr):
-        return
-    left_out = [item for item in items if item.get_closest_marker("long") and not is_named(item, config)]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        gone = set(left_out)
+def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Takes the long and slow tests out of `items` that neither `-m` nor a node id asks for."""
+    markers = left_out(config.option.markexpr)
+    gone = {item for item in items if any(map(item.get_closest_marker, markers)) and not is_named(item, config)}
+    if gone:
+        config.hook.pytest_deselected(items=[item for item in items if item in gone])
         items[:] = [item for item in items if item not in gone]
 
 

@@ -45,6 +45,7 @@ def declared(*extras: str) -> set[str]:
     return {canonicalize_name(Requirement(line).name) for lines in lists for line in lines}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("folder", "extras"), [("src", ["onnx"]), ("tests", ["dev", "onnx"])])
 def test_every_package_that_is_imported_is_declared(folder, extras):
     modules = imported(folder)

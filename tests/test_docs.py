@@ -157,6 +157,7 @@ def marked_page(tmp_path, text):
     return page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("long", [False, pytest.param(True, marks=[pytest.mark.long, pytest.mark.ray])])
 @pytest.mark.parametrize("page", [page for page in PAGES if MARKED[page]], ids=shown)
 def test_commands_of_a_page_run_as_shown(page, long):

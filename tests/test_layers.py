@@ -1,4 +1,4 @@
-"""The commands of the Makefile leave no test out, and long tests run only for those who ask."""
+"""The Makefile leaves no test out, slow tests stay out of the inner loop, and long ones run only on request."""
 
 import itertools
 import re
@@ -9,13 +9,14 @@ from types import SimpleNamespace
 import pytest
 from _pytest.mark.expression import Expression
 
-from layers import LONGEST_FIRST, TOGETHER, SlowTests, deselect_long, rank, wants_long
+from layers import LONGEST_FIRST, TOGETHER, SlowTests, deselect, left_out, rank
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
 MARKERS = [line.partition(":")[0] for line in SETTINGS["markers"]]
 INNER_LOOP = "not ray and not cluster and not fuzz"
-QUICK, SLOW = "tests/test_example.py::test_quick", ["test_slow[1]", "test_slow[2]", "TestSlow::test_inside"]
+QUICK, SLOW = "tests/test_example.py::test_quick", "tests/test_example.py::test_slow"
+LONG = ["test_long[1]", "test_long[2]", "TestLong::test_inside"]
 
 
 def expressions(target):
@@ -25,8 +26,9 @@ def expressions(target):
 
 
 def selects(expression, markers):
-    left_out = "long" in markers and not wants_long(expression)
-    return not left_out and Expression.compile(expression).evaluate(lambda name, **_: name in markers)
+    return left_out(expression).isdisjoint(markers) and Expression.compile(expression).evaluate(
+        lambda name, **_: name in markers
+    )
 
 
 def test_a_test_with_any_markers_runs_once_in_make_test_or_else_in_make_test_rest():
@@ -55,28 +57,31 @@ class Item:
         self.nodeid, self.path = nodeid, ROOT / nodeid.partition("::")[0]
 
     def get_closest_marker(self, name):
-        return name if name == "long" and self.nodeid != QUICK else None
+        own = {QUICK: None, SLOW: "slow"}.get(self.nodeid, "long")
+        return name if name == own else None
 
 
 @pytest.mark.parametrize(
-    ("markers", "arguments", "left"),
+    ("markers", "arguments", "slow", "long"),
     [
-        ("", ["tests"], []),
-        ("", ["tests/test_example.py"], []),
-        (INNER_LOOP, ["tests"], []),
-        ("longer", ["tests"], []),
-        ("long", ["tests"], SLOW),
-        ("not long and not ray", ["tests"], SLOW),  # which pytest itself then deselects
-        ("", ["tests/test_example.py::test_slow"], SLOW[:2]),
-        ("", ["tests", "tests/test_example.py::test_slow[2]"], SLOW[1:2]),
-        ("", [f"{ROOT}/tests/test_example.py::TestSlow"], SLOW[2:]),
-        ("not ray", ["tests/test_example.py::TestSlow::test_inside"], SLOW[2:]),
-        ("", ["tests/test_other.py::test_slow"], []),
-        ("", ["tests/test_example.py::test_sl"], []),
+        ("", ["tests"], True, []),
+        ("", ["tests/test_example.py"], True, []),
+        (INNER_LOOP, ["tests"], False, []),
+        ("longer or slower", ["tests"], False, []),
+        ("not ray and slow", ["tests"], True, []),
+        ("long", ["tests"], True, LONG),
+        ("not long and not ray", ["tests"], True, LONG),  # which pytest itself then deselects
+        ("", ["tests/test_example.py::test_long"], True, LONG[:2]),
+        ("", ["tests", "tests/test_example.py::test_long[2]"], True, LONG[1:2]),
+        ("", [f"{ROOT}/tests/test_example.py::TestLong"], True, LONG[2:]),
+        ("not ray", ["tests/test_example.py::TestLong::test_inside"], False, LONG[2:]),
+        ("not ray", ["tests/test_example.py::test_slow"], True, []),
+        ("", ["tests/test_other.py::test_long"], True, []),
+        ("", ["tests/test_example.py::test_lo"], True, []),
     ],
 )
-def test_long_tests_run_when_the_markers_or_a_node_id_ask_for_them(markers, arguments, left):
-    ids = [QUICK, *(f"tests/test_example.py::{name}" for name in SLOW)]
+def test_long_and_slow_tests_run_when_the_markers_or_a_node_id_ask_for_them(markers, arguments, slow, long):
+    ids = [QUICK, SLOW, *(f"tests/test_example.py::{name}" for name in LONG)]
     items, reported = [Item(id) for id in ids], []
     config = SimpleNamespace(
         option=SimpleNamespace(markexpr=markers),
@@ -84,8 +89,12 @@ def test_long_tests_run_when_the_markers_or_a_node_id_ask_for_them(markers, argu
         invocation_params=SimpleNamespace(dir=ROOT),
         hook=SimpleNamespace(pytest_deselected=lambda items: reported.extend(items)),
     )
-    deselect_long(config, items)
-    assert [item.nodeid for item in items] == [QUICK, *(f"tests/test_example.py::{name}" for name in left)]
+    deselect(config, items)
+    assert [item.nodeid for item in items] == [
+        QUICK,
+        *([SLOW] if slow else []),
+        *(f"tests/test_example.py::{name}" for name in long),
+    ]
     assert {item.nodeid for item in items + reported} == set(ids)
     assert len(items) + len(reported) == len(ids)
 

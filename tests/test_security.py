@@ -219,6 +219,7 @@ def told(keys: list[str], *texts: str) -> list[str]:
     return [key for key in keys if any(key in text for text in texts)]
 
 
+@pytest.mark.slow
 def test_no_key_of_the_environment_appears_in_a_run_or_on_a_screen(
     planted: list[str], tmp_path: Path, disentune: Callable[..., tuple[int, str, str]]
 ) -> None:
@@ -401,6 +402,7 @@ def test_no_key_is_sent_with_a_job(planted: list[str], tmp_path: Path) -> None:
     assert told(planted, repr(sent)) == []
 
 
+@pytest.mark.slow
 def test_no_key_is_in_the_command_of_a_child(planted: list[str], tmp_path: Path, make_run: Callable) -> None:
     """Every user of a machine may read the commands of its processes; the environment of a process its owner alone."""
     maker = make_run()
@@ -646,6 +648,7 @@ def _written_report(run: Run) -> Any:
     return report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", [pytest.param("null", marks=pytest.mark.long), "{metric: mine, mode: max}"])
 def test_looking_at_a_run_executes_none_of_its_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disentune: Callable[..., tuple[int, str, str]], objective: str

@@ -51,6 +51,7 @@ def test_a_person_sees_the_grade_the_reason_and_where_the_figures_are(disentune,
     assert (tmp_path / "inspect/xysquares-mse/distances.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_lines_of_different_scale_have_a_low_order_but_a_line_order_of_one(disentune):
     sets = [f"--set={key}" for key in ("image_size=32", "square_size=15", "scales=1", "spacing=1", "grid_size=8")]
     _, said, _ = disentune("inspect", "--dataset", "xy_object", "--recon", "mse", *sets, "--json")

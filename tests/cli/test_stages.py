@@ -10,6 +10,8 @@ from disentune.runs.ledger import Run
 from disentune.spec.sweepfile import read_sweep
 from stage_examples import CHANGED, DONORS, STAGES, STUDY, TRIALS, Killed, table, use_driver, write_study
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def data_root(tmp_path, monkeypatch):

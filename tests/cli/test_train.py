@@ -189,6 +189,7 @@ def test_a_divergence_that_did_not_come_again_is_a_difference(disentune, finishe
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known_by", ["rows", pytest.param("generations", marks=pytest.mark.long)])
 def test_a_trial_that_a_population_changed_is_not_repeated(disentune, tmp_path, known_by):
     run = Run(tmp_path / "runs" / "tiny" / "main")

@@ -129,6 +129,7 @@ def test_a_new_row_sets_the_count_back(quick):
     assert all("crash 1 of" in text for text in said)
 
 
+@pytest.mark.slow
 def test_pauses_double_up_to_the_longest(monkeypatch):
     pauses = []
     monkeypatch.setattr(supervisor, "MOST_CRASHES", 9)
@@ -189,6 +190,7 @@ def test_a_stop_ends_a_pause_at_once(monkeypatch):
     assert len(said) == 1
 
 
+@pytest.mark.slow
 def test_a_driver_does_not_outlive_its_supervisor():
     process = started(CHECKPOINTS_FIRST)
     wait_until(Path("ready").exists, "the driver")

@@ -252,6 +252,7 @@ def test_a_clock_that_is_off_is_measured_from_here(monkeypatch):
     assert node.clock_s == 0
 
 
+@pytest.mark.slow
 def test_nodes_are_waited_for_and_those_that_never_come_are_counted(monkeypatch):
     said = []
     verdict = FakeRay([HEAD, WORKER], joining=1).verified(monkeypatch, wanted=2, say=said.append)

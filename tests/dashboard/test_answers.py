@@ -23,6 +23,7 @@ def test_time_left_and_pace_are_those_of_status(make_run, followed):
     assert found["seconds_left"] > 0
 
 
+@pytest.mark.slow
 def test_curves_are_means_and_quartiles_of_the_rows(make_run, followed):
     maker = make_run()
     study(maker, seeds=2)
@@ -86,6 +87,7 @@ def test_a_damaged_run_is_listed_and_says_what_is_wrong(make_run, tmp_path, dash
     assert client.refused("figures", run="demo/main")[0] == 400
 
 
+@pytest.mark.slow
 def test_a_storage_that_vanishes_keeps_its_last_picture_and_comes_back(make_run, tmp_path, dashboard):
     maker = make_run()
     quick_trial(maker, [{"step": 50, "mig": 0.5}])

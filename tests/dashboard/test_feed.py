@@ -166,6 +166,7 @@ def test_answers_hold_no_number_that_json_cannot_write(make_run, followed):
         json.dumps(found, allow_nan=False)
 
 
+@pytest.mark.slow
 def test_a_run_in_an_object_store_is_followed(object_store, make_run, dashboard):
     maker = make_run()
     ids = [quick_trial(maker, [{"step": 50, "mig": 0.1 * seed}], seed=seed) for seed in range(3)]

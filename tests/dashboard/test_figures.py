@@ -26,6 +26,7 @@ def test_every_kind_is_offered_and_those_that_suit_come_first(studied):
     assert [one["key"] for one in found["metrics"]] == ["mig", "dci_disentanglement", "sap"]
 
 
+@pytest.mark.slow
 def test_a_figure_follows_its_rows_and_its_choices(studied):
     book, spec = figures.album(), json.dumps({"name": "trend", "x": "framework.beta", "metric": "sap"})
     first = figures.drawn(book, studied, spec, [])

@@ -18,6 +18,7 @@ from processes import commands_in, patience_s
 from run_examples import quick_trial
 
 
+@pytest.mark.slow
 def test_the_command_serves_until_it_is_interrupted_and_leaves_no_process(make_run, tmp_path):
     quick_trial(make_run(), [{"step": 50, "mig": 0.5}])
     with commands_in(tmp_path) as commands:

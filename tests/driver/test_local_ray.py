@@ -47,6 +47,7 @@ def ray_with(monkeypatch, node):
     return SimpleNamespace(shutdown=node.shutdown if node else lambda: pytest.fail("nothing is left to end"))
 
 
+@pytest.mark.slow
 def test_a_local_ray_ends_with_its_children_and_nobody_is_waited_for(monkeypatch):
     node, in_vain, wait = DeafNode("raylet", "gcs_server"), [], subprocess.Popen.wait
 

@@ -61,6 +61,7 @@ def test_a_store_is_known_to_keep_conditions_because_it_refuses_to_create_an_obj
     assert conditional.is_enforced(path, b"one")
 
 
+@pytest.mark.slow
 def test_of_many_writers_that_have_seen_the_same_version_one_wins(path):
     writers = 8
     for _ in range(10):

@@ -72,6 +72,7 @@ def test_a_second_holder_is_refused_by_name(path, brief):
     assert "waiting up to 2 s" in said[0]
 
 
+@pytest.mark.slow
 def test_the_lease_of_a_holder_that_was_killed_is_waited_out(path, brief):
     """A real process and a real SIGKILL."""
     ready, done = os.pipe()
@@ -106,6 +107,7 @@ def test_our_clock_does_not_count(path, object_store, ahead_s):
         assert lease.is_held(path)
 
 
+@pytest.mark.slow
 def test_where_the_store_tells_no_time_a_lease_is_watched_before_it_is_taken(path, brief, object_store, monkeypatch):
     monkeypatch.setattr(storage, "_asked_offset", lambda scheme: None)
     object_store.ahead_s = -3600.0  # by our own clock every lease is an hour old
@@ -121,6 +123,7 @@ def test_where_the_store_tells_no_time_a_lease_is_watched_before_it_is_taken(pat
         assert "by process 123 on there; waiting" in said[0]
 
 
+@pytest.mark.slow
 def test_a_live_holder_is_waited_for_as_long_as_one_has_patience(path, brief, monkeypatch):
     monkeypatch.setattr(lease, "LOOK_S", 0.05)
     taken, ends = [], threading.Event()
@@ -183,6 +186,7 @@ def race(path, monkeypatch, rivals, rounds):
     return outcomes
 
 
+@pytest.mark.slow
 def test_of_two_that_take_it_at_the_same_moment_exactly_one_wins_without_a_pause(path, monkeypatch):
     monkeypatch.setattr(lease, "SETTLE_S", 1e6)
     for outcome in race(path, monkeypatch, rivals=2, rounds=30):
@@ -204,6 +208,7 @@ def test_an_expired_lease_is_taken_over_by_exactly_one_of_several(path, object_s
 WITHOUT_CONDITIONS = [("refused", "HTTP 501"), ("ignored", "conditions are ignored")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conditions", ["refused", "ignored"])
 def test_in_a_store_without_conditional_writes_one_of_two_wins_after_a_pause(
     path, object_store, monkeypatch, conditions

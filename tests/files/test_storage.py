@@ -149,6 +149,7 @@ def test_a_folder_lists_what_is_in_it_and_no_deeper(object_store):
     assert list(root.glob("*/4")) == []
 
 
+@pytest.mark.slow
 def test_more_objects_than_a_page_are_all_listed(object_store, monkeypatch):
     monkeypatch.setattr("object_store.PAGE", 7)
     root = place("s3://bucket/runs")
@@ -216,6 +217,7 @@ def test_an_object_that_is_replaced_by_a_longer_one_while_it_is_read_is_never_cu
 # ---- many at once
 
 
+@pytest.mark.slow
 def test_a_view_answers_from_one_listing_and_one_fetch_of_each(object_store):
     root = place("s3://bucket/runs")
     for number in range(30):
@@ -316,6 +318,7 @@ def test_trying_again_draws_nothing_from_the_random_numbers_of_training(quick):
     assert random.getstate() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "faults", [[503, 500] * 2, pytest.param(["drop"] * 4, marks=pytest.mark.long)]
 )  # the client by itself tries three times
@@ -368,6 +371,7 @@ def test_a_store_that_can_be_written_is_left_empty(object_store):
     assert list(place("s3://bucket/runs").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_store_that_nothing_answers_for_is_known_without_long_patience(monkeypatch, quick):
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     with pytest.raises(ConfigError, match=r"http://127.0.0.1:9 cannot be reached"):
@@ -427,6 +431,7 @@ def test_scratch_is_one_private_folder_for_each_run(monkeypatch, tmp_path):
     assert one.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_a_password_in_the_endpoint_is_not_repeated(object_store, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://me:hush@127.0.0.1:1")
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1 cannot be reached") as caught:

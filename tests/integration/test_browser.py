@@ -13,7 +13,7 @@ from run_examples import forged, quick_trial, study
 
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 
-pytestmark = [pytest.mark.browser, NEEDS_CHROMIUM]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, NEEDS_CHROMIUM]
 
 
 # ---- browser and pages

@@ -27,7 +27,7 @@ NAME = "<img src=x onerror=window.hit=1>"
 """What a folder may be called."""
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1400, "height": 900}
 
-pytestmark = [pytest.mark.browser, NEEDS_CHROMIUM]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, NEEDS_CHROMIUM]
 
 
 # ---- servers and pages

@@ -41,6 +41,7 @@ def test_devices_are_named_and_their_free_memory_known(monkeypatch):
     assert cuda.free_bytes(torch.device("cuda")) == 7
 
 
+@pytest.mark.slow
 def test_released_is_what_no_tensor_holds_and_the_rest_is_counted_over_all_devices(monkeypatch):
     fake = FakeCuda(monkeypatch, held=(5, 6))
     assert cuda.release() == 11
@@ -109,6 +110,7 @@ def test_no_other_file_calls_cuda_s_functions():
     assert users == {"cuda.py", "environment.py"}, "the second only names the devices"
 
 
+@pytest.mark.slow
 def test_garbage_of_a_trial_is_collected_without_looking_at_all_that_libraries_brought():
     """In a process of its own, whose garbage collector is as it was at the start."""
     code = """

@@ -157,6 +157,7 @@ def test_the_trials_score_is_the_plain_functions_score(trial_with):
     assert found.numbers == score("mig", table.means, table.factors, seed=7)
 
 
+@pytest.mark.slow
 def test_a_row_says_how_each_number_was_made(trial_with):
     metrics = [{"name": "dci", "train": 20, "test": 10, "trees": "sklearn"}]
     training = Training(trial_with(**SMALL, evaluation__metrics=metrics, evaluation__size="both"))

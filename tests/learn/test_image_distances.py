@@ -73,6 +73,7 @@ def test_mean_and_deviation_over_pairs_are_the_papers(spacing, mean, sd):
     assert (found.mean_distance, found.sd_distance) == (pytest.approx(mean, abs=6e-7), pytest.approx(sd, abs=6e-7))
 
 
+@pytest.mark.slow
 def test_random_pairs_of_table_a1():
     """At spacing 8 each square has moved in 63 of 64 cases: 3 * 63/64 * 128/12288, deviation 0.002238."""
     found = look(squares(8), count=32).anywhere
@@ -247,6 +248,7 @@ def test_exactly_every_line_is_seen_once():
         assert found.tolist() == grid.around(found[:, 0], factor).tolist()
 
 
+@pytest.mark.slow
 def test_exact_is_what_samples_tend_to():
     """A box that is cut at the border makes distances depend on the other factors."""
     small = world("image_size=12", "square_size=3", "spacing=3", "squares=1", recon="overlap")

@@ -82,6 +82,7 @@ SMALLER = {
 SLOWEST = "downstream"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [

@@ -98,12 +98,14 @@ def test_ten_exact_factors_score_as_published():
     assert published(factors * 1.0, factors) == pytest.approx((1, 1, 1), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_ten_duplicated_factors_score_as_published():
     """Trees that always took the first of two equal codes would be complete."""
     factors = ten_factors()
     assert published(np.hstack([factors, factors]) * 1.0, factors) == pytest.approx((1, 0.770, 1), abs=5e-3)  # ties
 
 
+@pytest.mark.slow
 def test_ten_factors_shuffled_within_rows_score_as_published():
     factors = ten_factors()
     d, c, informativeness = published(np.random.default_rng(1).permuted(factors * 1.0, axis=1), factors)

@@ -248,6 +248,7 @@ def test_sums_are_rounded_as_by_numpy(n):
     assert boosting._sum_by_pairs(values) == values.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_few_rounds_give_the_scores_of_scikit_learn(classes):
     """No two splits are equal but in the first round, where residuals are few-valued: a code of 7 values avoids it."""

@@ -121,6 +121,7 @@ def test_repeats_are_equal_to_the_bit_also_after_encoding_without_gradients(name
     assert all(torch.equal(value, second[1][key]) for key, value in first[1].items())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_tracing_for_the_compiler_changes_nothing():
     shape = (3, 16, 16)

@@ -56,6 +56,7 @@ def main_effects(changes, values):
 # ---- shares
 
 
+@pytest.mark.slow
 def test_a_key_with_thrice_the_slope_comes_first_and_the_seed_last(make_run):
     rng = np.random.default_rng(0)
     points = grid(framework__beta=(0.0, 1.0, 2.0, 3.0), model__latents=(2, 3, 4, 5), seed=range(4))

@@ -179,6 +179,7 @@ def test_an_unfinished_run_says_which_share_of_its_steps_is_done(small):
     assert "% of those asked for)" in written(small.run).page.read_text()
 
 
+@pytest.mark.slow
 def test_the_log_of_a_failed_trial_is_linked_if_there_is_one(small):
     link = f"../trials/{small.failed}/errors.log"
     assert link not in written(small.run).page.read_text()
@@ -648,6 +649,7 @@ def test_every_figure_that_a_sweep_may_name_has_its_kind():
     assert CATALOGUE.keys() == FIGURES.keys()
 
 
+@pytest.mark.slow
 def test_the_catalogue_draws_a_study(make_run, kinds, monkeypatch):
     for name, each in CATALOGUE.items():
         monkeypatch.setitem(kinds, name, each)

@@ -176,6 +176,7 @@ def test_equal_scores_are_in_the_middle(make_run):
 # ---- keys
 
 
+@pytest.mark.slow
 def test_every_key_that_the_sweep_varies_is_an_axis(scores):
     assert KIND.choose(scores) == [Parallel()]
     figure, caption = drawn(scores)

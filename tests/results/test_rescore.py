@@ -168,6 +168,7 @@ def test_the_values_that_a_population_ended_with_count(make_run):
     assert rescore._config(folder).framework.params.beta == 7
 
 
+@pytest.mark.slow
 def test_trials_of_a_population_can_be_compared(tmp_path, said):
     run = Run(tmp_path / "runs" / "tiny" / "main")
     simulate(run, sweep_file(tmp_path, scheduler="pbt"), np.random.default_rng(0))

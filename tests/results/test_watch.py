@@ -451,6 +451,7 @@ def _seconds(function):
     return time.process_time() - began
 
 
+@pytest.mark.slow
 def test_a_thousand_trials_cost_little_to_look_at_again(make_run):
     maker = make_run()
     sweep(maker, {"grid": [0.001 * number for number in range(1, 101)]}, seeds=10, objective=MIG)

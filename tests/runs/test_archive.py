@@ -69,6 +69,7 @@ def test_common_tools_can_read_an_archive(maker, target):
     }
 
 
+@pytest.mark.slow
 def test_a_run_moves_into_object_storage_and_back(maker, target, tmp_path, object_store):
     pack(maker.run, target)
     far = unpack(target, place("s3://bucket/runs")).run
@@ -187,6 +188,7 @@ def test_absurd_sizes_are_refused_before_anything_is_written(target, tmp_path, s
     refused(made(target, [], files=files), tmp_path, "cannot have .* bytes")
 
 
+@pytest.mark.slow
 def test_more_than_the_disk_holds_is_refused_before_anything_is_written(target, tmp_path):
     files = [["sweep.yaml", 1, "0"], *([f"x{number:08d}", 10**10, "0"] for number in range(10**5))]
     refused(made(target, [], files=files), tmp_path, "free; choose another --storage")

@@ -747,6 +747,7 @@ def test_checkpoints_in_a_store_are_kept_pruned_copied_and_passed_over_when_dama
     assert checkpoints.path(4).with_suffix(".damaged").read_bytes() == b"damaged"
 
 
+@pytest.mark.slow
 def test_a_store_that_does_not_answer_damages_no_checkpoint(far_folder, object_store, monkeypatch):
     monkeypatch.setattr("disentune.files.storage.PATIENCE_S", 0.0)
     checkpoints = far_folder.checkpoints

@@ -97,6 +97,7 @@ def copied(run, tmp_path):
     return Run(shutil.copytree(run.path, tmp_path / "runs" / "tiny" / "copy"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("search", "scheduler", "seed"),
     cases(*((*pair, seed) for pair in PAIRS for seed in range(3)), quick=[(*pair, 0) for pair in SAMPLE]),
@@ -111,6 +112,7 @@ def test_order_and_deaths_change_nothing(tmp_path, examples, search, scheduler, 
     assert write_parquet(read(run)).read_bytes() == write_parquet(read(calm)).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("search", "scheduler"), cases(*PAIRS, quick=SAMPLE))
 def test_sigkill_at_any_moment_changes_no_bit(tmp_path, examples, search, scheduler):
     """Real SIGKILLs of real processes, in the middle of whatever they were writing; each sweep has both frameworks."""
@@ -286,6 +288,7 @@ def test_the_folder_of_a_member_may_be_removed_and_is_computed_again(population)
     assert "its population of 3 trials is computed again from the start" in planner.notes[0]
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_finished_member_may_be_removed_too(population):
     path, expected, run = population
     simulate(run, path, np.random.default_rng(2))
@@ -331,6 +334,7 @@ def test_a_member_whose_source_has_lost_the_checkpoint_too_begins_again_with_its
     assert planner.notes[0].startswith(taken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", cases(*((how,) for how in CUTS), quick=[("one in the middle",)]))
 def test_cut_rows_of_a_population_are_computed_again_to_the_bit(population, how):
     path, expected, run = population
@@ -372,6 +376,7 @@ def test_a_driver_that_dies_while_a_population_begins_again_does_it_once_more(po
     assert table(run) == expected
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_is_to_be_copied_and_is_damaged_is_made_again(tmp_path, examples, monkeypatch):
     (path, calm), run = examples.calm("random", "pbt"), Run(tmp_path / "runs" / "tiny" / "main")
     real, damaged = planner_module.moves, []
@@ -408,6 +413,7 @@ def test_a_grown_sweep_runs_only_its_new_points(tmp_path, examples):
     assert {id: run.trial(id).rows_path.stat().st_mtime_ns for id in old} == old
 
 
+@pytest.mark.slow
 def test_more_optuna_points_continue_with_the_same_study(tmp_path, examples):
     path, calm = examples.calm("optuna")
     run = copied(calm, tmp_path)
@@ -487,6 +493,7 @@ def values(folder):
     return {row["step"]: row["metrics"]["mig"] for row in folder.rows() if "mig" in row["metrics"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("search", "scheduler"),
     cases(
@@ -502,6 +509,7 @@ def test_the_seeds_of_a_point_stop_and_continue_together(tmp_path, search, sched
     assert {12} < set.union(*ends)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [1, 2, pytest.param(3, marks=pytest.mark.long)])
 def test_asha_equals_successive_halving_of_the_means_over_seeds(tmp_path, seeds):
     """By a loop over the rows of a run in which nothing was stopped."""
@@ -526,6 +534,7 @@ def test_asha_equals_successive_halving_of_the_means_over_seeds(tmp_path, seeds)
     assert len(set(found.values())) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheduler", "at"),
     cases(*itertools.product(["asha", "median"], ["last", "best"]), quick=[("median", "best")]),
@@ -585,6 +594,7 @@ def test_optuna_gets_a_stopped_point_at_its_rung_and_no_mixture_of_steps(tmp_pat
         assert told.value == pytest.approx(0.0636)
 
 
+@pytest.mark.slow
 def test_a_seed_that_a_sweep_is_given_later_follows_its_point(tmp_path):
     path, run = sweep_file(tmp_path, "grid", "asha"), Run(tmp_path / "runs" / "tiny" / "main")
     simulate(run, path, np.random.default_rng(0), overrides=["seeds=2"])
@@ -1011,6 +1021,7 @@ def test_a_stop_request_checkpoints_where_it_stands(tmp_path, monkeypatch):
     assert run.trial(segment.trial_id).status().state == "pending"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in (1, 2))])
 def test_a_suggestion_cut_short_in_the_journal_is_taken_back(tmp_path, examples, part):
     path, calm = examples.calm("optuna")

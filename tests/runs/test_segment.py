@@ -623,6 +623,7 @@ def test_a_trial_that_hangs_while_its_data_is_opened_ends_too(segment, monkeypat
     assert segment.run.trial(part.trial_id).status().faults == {"hang": 1}
 
 
+@pytest.mark.slow
 def test_opening_data_may_take_longer_than_a_step(segment, monkeypatch):
     part = segment(settings=retrying(hang_after_s=0.2))
     real = segment_module.Training
@@ -643,6 +644,7 @@ def test_a_process_ends_also_when_its_hang_cannot_be_recorded(segment, monkeypat
     assert segment.run.trial(part.trial_id).status().faults == {}
 
 
+@pytest.mark.slow
 def test_a_process_ends_also_when_its_interpreter_is_stuck(segment, monkeypatch):
     """A call into a library that keeps the interpreter's lock: no thread of Python can run."""
     stuck = ctypes.PyDLL(None).pause

@@ -57,6 +57,7 @@ def ids(run):
 # ---- taken over
 
 
+@pytest.mark.slow
 def test_finished_trials_of_another_run_are_taken_over_and_the_table_is_the_same(storage, tmp_path):
     first, second = Run(storage[0] / "tiny" / "first"), Run(storage[0] / "other" / "second")
     alone = Run(tmp_path / "elsewhere" / "tiny" / "main")
@@ -238,6 +239,7 @@ def test_a_driver_that_dies_while_it_drops_leaves_a_run_that_the_recorded_sweep_
     assert table(run) == full
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("search", "scheduler", "reason"),
     [
@@ -252,6 +254,7 @@ def test_trials_that_others_depend_on_are_not_dropped(tmp_path, search, schedule
         planned(run, path, "seeds=1", drop=True)
 
 
+@pytest.mark.slow
 def test_a_run_of_early_stopping_may_drop_all_its_trials(tmp_path):
     path, run = sweep_file(tmp_path, "grid", "asha"), Run(tmp_path / "runs" / "tiny" / "main")
     simulate(run, path, np.random.default_rng(0))

@@ -135,6 +135,7 @@ def test_odd_runs_have_a_report_too(away, make_run, trials):
     assert reports.specification(read(maker.run), place_of(maker))["spec"]["blocks"]
 
 
+@pytest.mark.slow
 def test_the_real_client_saves_the_report(server, maker):
     made = reports.make(read(maker.run), place_of(maker))
     assert made.reason == "", server.unknown
@@ -150,6 +151,7 @@ def drawing(name="01-summary"):
     return Drawing("summary", name, "What came out", png=pixels.getvalue())
 
 
+@pytest.mark.slow
 def test_the_group_has_a_summary_run_with_the_comparison_and_the_figures(server, maker):
     missing = Drawing("trend", "02-trend", "A trend", reason="no number")
     made = reports.make(read(maker.run), place_of(maker), [drawing(), missing])
@@ -170,6 +172,7 @@ def test_the_group_has_a_summary_run_with_the_comparison_and_the_figures(server,
     assert panel["config"]["mediaKeys"] == ["figures/01-summary"]
 
 
+@pytest.mark.slow
 def test_a_second_report_continues_the_summary_run(server, maker):
     for _ in range(2):
         assert reports.make(read(maker.run), place_of(maker), [drawing()]).reason == ""
@@ -195,6 +198,7 @@ def test_the_comparison_is_that_of_compare(away, make_run):
     assert "| 0.8 | 0.2 | 3 paired" in compared
 
 
+@pytest.mark.slow
 def test_the_analyses_of_a_study_are_tables_of_the_summary_run_and_of_the_report(away, make_run):
     maker = make_run()
     methods_study(maker)

@@ -27,6 +27,7 @@ from wandb_server import KEY, WandbServer, forget_client
 # a run that is left open, as a killed tracker leaves it, makes the client's own threads complain at the test's end
 pytestmark = [
     pytest.mark.wandb,
+    pytest.mark.slow,
     pytest.mark.filterwarnings(
         "ignore::pytest.PytestUnhandledThreadExceptionWarning", "ignore:subprocess:ResourceWarning"
     ),

@@ -220,6 +220,7 @@ def test_a_server_that_never_gets_further_is_given_up(server, tmp_path, stops):
     assert len(server.log) == TRIES
 
 
+@pytest.mark.slow
 def test_a_silent_server_is_reported_as_silent(server, tmp_path, monkeypatch):
     monkeypatch.setattr(downloading, "TIMEOUT_S", 0.3)
     assert ": no data for 0.3 s\n" in refusal(tmp_path, server.serves("/f", Reply(CONTENT, stop=0, how="stall")))
