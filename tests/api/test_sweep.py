@@ -83,6 +83,14 @@ def test_mistakes_name_the_paths_of_their_keys():
     assert text.splitlines()[4].startswith("  trial.training.stps    unknown key. Did you mean 'steps'? Known: ")
 
 
+def test_a_key_that_is_missing_or_wrong_for_the_trials_has_its_whole_path():
+    """The trial stands for its only arm, and an objective for one of its keys."""
+    without = {key: value for key, value in TRIAL.items() if key != "loss_scale"}
+    assert "  trial.loss_scale  is required but not set; one of sum, mean (arm 'all')" in message(trial=without)
+    assert "  arms.a.loss_scale  is required" in message(trial=without, arms={"a": {}})
+    assert "  objective.metric  arm 'all' reports no 'migg'" in message(objective={"metric": "migg", "mode": "max"})
+
+
 def test_a_file_has_the_same_messages_with_lines(folder):
     (folder / "x.yaml").write_text("seeds: 0\ntrial: {model.name: linear}\n")
     with pytest.raises(ConfigError) as caught:
@@ -90,8 +98,12 @@ def test_a_file_has_the_same_messages_with_lines(folder):
     assert "x.yaml:1  seeds: must be a number of seeds" in str(caught.value)
     with pytest.raises(ConfigError, match=r"nothing\.yaml does not exist"):
         Sweep.read("nothing.yaml")
-    with pytest.raises(ConfigError, match="set: must be a list such as"):
-        Sweep.read("x.yaml", set="seeds=1")
+    for given, expected in [
+        ({"set": "seeds=1"}, "set  must be a list of strings"),
+        ({"path": 3}, "path  must be a string"),
+    ]:
+        with pytest.raises(ConfigError, match=expected):
+            Sweep.read(**{"path": "x.yaml"} | given)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +139,8 @@ def test_a_saved_sweep_reads_back_to_the_same_points(folder, monkeypatch):
     ]
     with pytest.raises(ConfigError, match=r"x\.txt: a sweep file must end in \.yaml"):
         original.save("x.txt")
+    with pytest.raises(ConfigError, match=r"nowhere/x\.yaml cannot be written: No such file or directory"):
+        original.save("nowhere/x.yaml")
 
 
 def test_a_needed_sweep_may_be_values_too_and_is_saved(folder):

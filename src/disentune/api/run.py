@@ -7,14 +7,18 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic import Field
+
+from disentune.api.arguments import Location, Strings, arguments
 from disentune.api.trial import Trial
 from disentune.api.wording import in_python
-from disentune.errors import ConfigError, Problem, unknown
+from disentune.errors import ConfigError, unknown
 from disentune.files.earlier import VARIABLE
 from disentune.files.storage import DEFAULT_STORAGE
-from disentune.parameters import Mistake, shown, validated
+from disentune.metrics import Size
+from disentune.plugin import Frozen
 from disentune.results import tables
 from disentune.results.tables import BROKEN, Results
 from disentune.results.trials import record_of
@@ -27,6 +31,23 @@ if TYPE_CHECKING:
     from disentune.report.scores import RunScores
 
 
+class _Loading(Frozen):
+    run: Location
+    trust: bool
+    storage: Location | None
+
+
+class _Scoring(Frozen):
+    metrics: Annotated[Strings, Field(min_length=1)]
+    by: Strings | None
+    size: Size
+    set: Strings
+
+
+class _Ranking(Frozen):
+    metric: str | None
+
+
 def load(run: str | Path, trust: bool = False, storage: str | Path | None = None) -> RunResults:
     """A run by its folder, `sweep/run` or the sweep's name.
 
@@ -34,11 +55,9 @@ def load(run: str | Path, trust: bool = False, storage: str | Path | None = None
     tables and drawing figures never does. `storage` is where to look for the run; default: DISENTUNE_STORAGE, or the
     folder `runs`.
     """
-    if not isinstance(run, str | os.PathLike):
-        raise ConfigError(f"run: must be a folder, `sweep/run` or the name of a sweep, got {run!r:.100}")
+    given = arguments(_Loading, "the run cannot be loaded", run=run, trust=trust, storage=storage)
     with in_python():
-        where = str(storage or os.environ.get(VARIABLE) or DEFAULT_STORAGE)
-        found = tables.read(find_run(str(run), where))
+        found = tables.read(find_run(given.run, given.storage or os.environ.get(VARIABLE) or DEFAULT_STORAGE))
     return RunResults(found.run, found.records, found.notes, trust)
 
 
@@ -60,6 +79,7 @@ class RunResults(Results):
 
         Failed and diverged trials do not count, and trials that trained to the end come first.
         """
+        arguments(_Ranking, "no trial can be chosen", metric=metric)
         with in_python():
             objective = tables.objective_or_default(self)
             metric = objective.metric if metric is None else metric
@@ -93,7 +113,7 @@ class RunResults(Results):
         metrics: Sequence[str] = ("udr",),
         *,
         by: Sequence[str] | None = None,
-        size: Literal["full", "fast"] = "full",
+        size: Size = "full",
         set: Sequence[str] = (),
     ) -> pd.DataFrame:
         """Metrics of the finished trials from their last checkpoints, as `disentune score RUN` computes and stores
@@ -101,31 +121,22 @@ class RunResults(Results):
         from disentune.results import arrays, rescore
         from disentune.results.trained import assert_trusted
 
+        given = arguments(_Scoring, "cannot score", metrics=metrics, by=by, size=size, set=set)
         for record in self.records:
             assert_trusted(self.run.trial(record.trial_id), self.trust)
-        names = _names(metrics)
+        names = list(dict.fromkeys(given.metrics))
         compared = [name for name in names if name in arrays.UDR]
         with in_python():
-            asked = arrays.asked([name for name in names if name not in arrays.UDR], list(set), size)
-            found = rescore.scores_of_run(self.run, asked, compared, by)
-            rescore.keep_scores(self.run, found, asked, compared, by, size)
+            asked = arrays.asked([name for name in names if name not in arrays.UDR], given.set, size)
+            found = rescore.scores_of_run(self.run, asked, compared, given.by)
+            rescore.keep_scores(self.run, found, asked, compared, given.by, size)
         return found.frame
-
-
-def _names(metrics: Any) -> list[str]:
-    if isinstance(metrics, str) or not all(isinstance(name, str) for name in metrics) or not len(metrics):
-        raise ConfigError(f'metrics: must be a list of names such as ["mig", "dci"], got {metrics!r}')
-    return list(dict.fromkeys(metrics))
 
 
 def _spec(kind: str, settings: dict[str, Any]) -> Any:
     from disentune.spec.figures import FIGURES
 
-    mistakes: list[Mistake] = []
-    spec = validated(FIGURES[kind], {"name": kind, **settings}, "", mistakes)
-    if mistakes:
-        raise ConfigError(f"figure {kind} cannot be drawn", [Problem(one.key, shown(one)) for one in mistakes])
-    return spec
+    return arguments(FIGURES[kind], f"figure {kind} cannot be drawn", **{"name": kind, **settings})
 
 
 def _drawn(scores: RunScores, spec: Any) -> Figure:

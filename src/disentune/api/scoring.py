@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
 
 from disentune.analysis import runs as run_analysis
+from disentune.api.arguments import Location, Strings, arguments
 from disentune.api.run import load
 from disentune.api.wording import in_python
 from disentune.errors import ConfigError, DataError, Problem
+from disentune.metrics import Size
+from disentune.plugin import Count, Frozen
 from disentune.results import tables
 from disentune.results.tables import Results
 
@@ -18,6 +23,21 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from disentune.analysis.comparison import Comparison
+
+
+class _Comparing(Frozen):
+    by: str
+    metric: str | None
+    best: bool
+    only: str | None
+    storage: Location | None
+
+
+class _Scoring(Frozen):
+    metrics: Strings | None
+    size: Size
+    seed: Annotated[Count, Field(ge=0)]
+    set: Strings
 
 
 def compare(
@@ -36,9 +56,8 @@ def compare(
     `runs` are loaded runs or what `load` takes. Without `metric` it is the objective of the runs. With `best` each
     value of `by` is compared at its best setting. `.table` is a DataFrame with one row per pair.
     """
-    several = [runs] if isinstance(runs, str | Path | Results) else list(runs)
-    if not isinstance(by, str):
-        raise ConfigError(f"by: must be a key such as framework.name, got {by!r:.100}")
+    arguments(_Comparing, "cannot compare", by=by, metric=metric, best=best, only=only, storage=storage)
+    several = list(runs) if isinstance(runs, Iterable) and not isinstance(runs, str) else [runs]
     if not several:
         raise ConfigError("runs: must name at least one run")
     loaded = [_kept(one if isinstance(one, Results) else load(one, storage=storage), only) for one in several]
@@ -47,8 +66,6 @@ def compare(
 
 
 def _kept(results: Results, only: str | None) -> Results:
-    if only is not None and not isinstance(only, str):
-        raise ConfigError(f'only: must be an expression such as "seed < 2", got {only!r:.100}')
     with in_python():
         kept = tables.only(results, only)
     if only is not None and not kept.records:
@@ -63,7 +80,7 @@ def score(
     logvars: np.ndarray | Tensor | None = None,
     images: np.ndarray | Tensor | None = None,
     metrics: Iterable[str] | None = None,
-    size: Literal["full", "fast"] = "full",
+    size: Size = "full",
     seed: int = 0,
     set: Sequence[str] = (),
 ) -> dict[str, float]:
@@ -75,14 +92,13 @@ def score(
     """
     from disentune.results import arrays as files
 
-    if size not in ("full", "fast"):
-        raise ConfigError(f"size: must be full or fast, got {size!r}")
+    chosen = arguments(_Scoring, "cannot score", metrics=metrics, size=size, seed=seed, set=set)
     given = {"codes": codes, "factors": factors, "logvars": logvars, "images": images}
     given = {name: value for name, value in given.items() if value is not None}
     with in_python():
         table, there = files.read_arrays(Path(codes)) if isinstance(codes, str | Path) else _table(given)
-        names = files.sufficient(there)[0] if metrics is None else list(metrics)
-        asked = files.asked(names, list(set), size)
+        names = files.sufficient(there)[0] if metrics is None else list(chosen.metrics)
+        asked = files.asked(names, chosen.set, size)
     outcomes = list(files.scores_of_arrays(asked, table, there, seed))
     problems = [Problem(one.asked.name, one.reason) for one in outcomes if one.reason]
     if metrics is not None and problems:

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
+from disentune.api.arguments import Location, Strings, arguments
 from disentune.api.run import RunResults
 from disentune.api.showing import Nothing, Screen
-from disentune.api.wording import in_python, options
+from disentune.api.wording import in_python
 from disentune.errors import ConfigError
 from disentune.files import documents
 from disentune.files.earlier import VARIABLE
@@ -51,14 +52,15 @@ class SweepKeys(TypedDict, total=False):
     needs: Mapping[str, Any]
 
 
-def _as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
+class _Files(Frozen):
+    path: Location
+    set: Strings = ()
 
 
 class Options(Frozen):
     """The arguments of `Sweep.plan` and `Sweep.run`."""
 
-    storage: Annotated[str, BeforeValidator(_as_text)] | None = None
+    storage: Location | None = None
     name: str = "main"
     address: str | None = None
     only: str | None = None
@@ -98,11 +100,10 @@ class Sweep:
     @classmethod
     def read(cls, path: str | Path, set: Sequence[str] = ()) -> Sweep:
         """The sweep of a file; `set` changes keys as `--set` does: `set=["training.steps=100"]`."""
-        if isinstance(set, str) or not all(isinstance(one, str) for one in set):
-            raise ConfigError(f'set: must be a list such as ["training.steps=100"], got {set!r}')
         sweep = cls.__new__(cls)
         with in_python():
-            sweep._check(space.read_file(Path(path), set))
+            given = arguments(_Files, "the sweep cannot be read", path=path, set=set)
+            sweep._check(space.read_file(Path(given.path), given.set))
         return sweep
 
     def _check(self, file: SweepFile) -> None:
@@ -133,7 +134,7 @@ class Sweep:
     ) -> Plan:
         """What `run` would do with the same arguments: trials done, to continue, and new."""
         with in_python():
-            chosen = options(
+            chosen = arguments(
                 Options, "the sweep cannot be planned", storage=storage, name=name, only=only, limit=limit,
                 retry_failed=retry_failed, drop=drop,
             )  # fmt: skip
@@ -159,7 +160,7 @@ class Sweep:
         there. Without `storage` it is DISENTUNE_STORAGE, or the folder `runs`.
         """
         with in_python():
-            chosen = options(
+            chosen = arguments(
                 Options, "the sweep cannot run", storage=storage, name=name, address=address, only=only, limit=limit,
                 retry_failed=retry_failed, drop=drop, progress=progress,
             )  # fmt: skip
@@ -178,10 +179,13 @@ class Sweep:
     def save(self, path: str | Path) -> None:
         """Writes a sweep file with the same points. Search spaces are written into it, so that it needs no other
         file."""
-        where = place(str(path))
+        where = place(arguments(_Files, "the sweep cannot be saved", path=path).path)
         if where.suffix not in (".yaml", ".yml"):
             raise ConfigError(f"{path}: a sweep file must end in .yaml")
-        write_atomically(where, documents.dumped(self._file.resolved()))
+        try:
+            write_atomically(where, documents.dumped(self._file.resolved()))
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from None
 
     def __repr__(self) -> str:
         arms, count = len(self.arms), len(self._stages[-1].asked.points)

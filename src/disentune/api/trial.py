@@ -8,7 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from disentune.api.arguments import Location, arguments
 from disentune.api.wording import in_python
+from disentune.plugin import Frozen
 from disentune.results.tables import Record, Results
 from disentune.runs.ledger import Run
 
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 
     from disentune.plugin import FactorImages
     from disentune.results.trained import TrainedModel
+
+
+class _Exporting(Frozen):
+    output: Location | None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -80,11 +86,12 @@ class Trial:
 
         return model_of(self.run, self.id, self.trust)
 
-    def export(self, to: Literal["safetensors", "torch", "onnx"], path: str | Path | None = None) -> list[Path]:
+    def export(self, to: Literal["safetensors", "torch", "onnx"], output: str | Path | None = None) -> list[Path]:
         """Writes the model to a file that loads without disentune, and gives the files; by default in the working
         folder, named after the trial. ONNX has a second file for the decoder."""
         from disentune.results.exporting import exported
 
+        path = arguments(_Exporting, "the model cannot be exported", output=output).output
         with in_python():
             return exported(self.model, self.record, self.run, to, None if path is None else Path(path))
 

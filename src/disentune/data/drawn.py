@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from disentune.data.factors import FactorGrid
+from disentune.data.factors import FactorGrid, in_a_line
 from disentune.plugin import Frozen, Shape, Statistics
 
 
@@ -35,6 +35,9 @@ class DrawnImages:
 
     def __len__(self) -> int:
         return len(self._grid)
+
+    def __repr__(self) -> str:
+        return in_a_line(self)
 
     def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
         """(n, c, h, w)"""

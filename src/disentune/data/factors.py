@@ -10,6 +10,14 @@ from disentune.errors import DataError
 from disentune.plugin import FactorImages
 
 
+def in_a_line(data: FactorImages) -> str:
+    """An opened data set for a notebook: `DrawnImages(64 images (3, 8, 8); x 8, y 8)`."""
+    sizes = zip(data.factor_names, data.factor_sizes, strict=True)
+    factors = ", ".join(f"{name} {size}" for name, size in sizes) or "no factors"
+    shape = ", ".join(map(str, data.shape))
+    return f"{type(data).__name__}({len(data):,} images ({shape}); {factors})"
+
+
 @dataclass(frozen=True)
 class FactorGrid:
     """Names and sizes of the k factors."""

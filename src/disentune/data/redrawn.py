@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from disentune.data.factors import in_a_line
 from disentune.data.noise import noise_keys
 from disentune.data.prepared.stored import StoredImages
 from disentune.maths.randomness import stream
@@ -42,6 +43,9 @@ class RedrawnSprites:
 
     def __len__(self) -> int:
         return len(self._sprites)
+
+    def __repr__(self) -> str:
+        return in_a_line(self)
 
     def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
         """uint8 (n, 3, 64, 64)"""

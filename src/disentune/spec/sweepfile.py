@@ -559,6 +559,9 @@ def _build(document: Document, overrides: Document, default_name: str, above: Se
     builder.unread |= {f"arms.{arm}" for arm in layers} if are_unread else set()
     needed = builder.needs({} if tree.get("needs") is None else tree["needs"])
     paths = [*((key,) for key in SWEEP_KEYS), *(("arms", arm) for arm in layers), *(("needs", key) for key in needed)]
+    where = {".".join(path): document.where(path) for path in paths}
+    if "arms" not in tree:
+        where["arms.all"] = document.where(("trial",))
     sweep = SweepFile(
         name=name,
         question=question,
@@ -566,7 +569,7 @@ def _build(document: Document, overrides: Document, default_name: str, above: Se
         seeds=builder.seeds(tree.get("seeds", 1)),
         settings=builder.settings(tree),
         file=document.file,
-        where={".".join(path): document.where(path) for path in paths},
+        where=where,
         needs=needed,
     )
     return Parsed(sweep, builder.problems, frozenset(builder.unread))

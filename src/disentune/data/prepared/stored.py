@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from disentune.data.factors import FactorGrid, checked_indices
+from disentune.data.factors import FactorGrid, checked_indices, in_a_line
 from disentune.data.prepared.preparing import prepare
 from disentune.data.prepared.store import ABOUT, Prepared, about_of, folder_of, mapped
 from disentune.errors import DataError
@@ -69,6 +69,9 @@ class StoredImages:
 
     def __len__(self) -> int:
         return self._prepared.about.count
+
+    def __repr__(self) -> str:
+        return in_a_line(self)
 
     def images(self, indices: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
         """uint8 (n, c, h, w)"""
