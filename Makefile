@@ -22,8 +22,7 @@ test: setup  ## every unit and oracle test, a tenth of the fuzzing, and one real
 	$(BIN)/python -m pytest -m "not long and (ray or cluster or browser)" -n 2 --dist loadgroup --durations 10
 
 test-rest: setup  ## what `make test` leaves out: every fault, the whole cluster, reproduction, all of the fuzzing
-	$(BIN)/python -m pytest -m "long and (ray or cluster or browser)" -n 2 --dist loadgroup --durations 20
-	FUZZ_TIMES=1 $(BIN)/python -m pytest -m "fuzz or (long and not ray and not cluster and not browser)" -n 2
+	FUZZ_TIMES=1 $(BIN)/python -m pytest -m "fuzz or long" -n 3 --dist loadgroup --durations 20
 
 test-all: test test-rest  ## every test there is
 

@@ -17,10 +17,14 @@ TOGETHER = (
 """Files whose slow tests share something that is slow to start, or build on each other: each runs on one worker."""
 LONGEST_FIRST = (
     *TOGETHER,
+    "tests/test_docs.py",
     "tests/integration/test_reproduction.py",
     "tests/integration/test_elastic.py",
     "tests/integration/test_wandb.py",
+    "tests/test_notebooks.py",
     "tests/faults",
+    "tests/integration",
+    "tests/driver",
 )
 """What takes minutes comes first, so that no worker begins with it when the others are at their last test."""
 

@@ -16,6 +16,7 @@ import numpy as np
 from disentune.data.prepared.store import VARIABLE
 from disentune.data.prepared.stored import StoredImages
 from disentune.plugin import File, Shape, Source
+from processes import patience_s
 
 NAME = "example.bin"
 GREY: Shape = (3, 4, 5)
@@ -23,7 +24,7 @@ BITS: Shape = (1, 3, 5)
 """15 pixels: the last bit of a row belongs to none."""
 COUNT = 12
 FACTORS = {"rows": 3, "columns": 4}
-PATIENCE_S = 60
+PATIENCE_S = patience_s(60)
 
 
 def example(shape: Shape = GREY, binary: bool = False, seed: int = 0) -> np.ndarray:

@@ -7,6 +7,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from processes import patience_s
+
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LARGEST_BYTES = 100_000
@@ -54,5 +56,7 @@ def test_kept_outputs_are_of_one_run_without_errors_or_paths_of_the_machine(path
 @every_notebook
 def test_a_notebook_runs(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
+    NotebookClient(
+        notebook, timeout=patience_s(600), kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
     assert all(cell.execution_count for cell in notebook.cells if cell.cell_type == "code")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from disentune.files import documents
+from processes import patience_s
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -24,7 +25,7 @@ EXAMPLES = ("sweeps", "search_spaces", "schemas")
 
 
 def run(*command, cwd, **settings):
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, **settings)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=patience_s(600), **settings)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from processes import patience_s
+
 ROOT = Path(__file__).parents[2]
 POLICY = json.loads((ROOT / "cluster/aws-iam.json").read_text())["Statement"]
 
@@ -67,7 +69,7 @@ def test_the_commands_in_the_docs_create_the_role_and_its_profile(tmp_path):
     (block,) = (one for one in re.findall(r"```\n(.*?)```", text, re.DOTALL) if "create-role" in one)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CALLS": str(tmp_path / "calls")}
     script = block.replace("CHANGE_ME", "my-runs")
-    subprocess.run(["bash", "-eu", "-c", script], cwd=ROOT, env=environment, check=True, timeout=60)
+    subprocess.run(["bash", "-eu", "-c", script], cwd=ROOT, env=environment, check=True, timeout=patience_s(60))
     calls = [call.split("\0")[:-1] for call in (tmp_path / "calls").read_text().split("\n\0")[:-1]]
     assert [call[:2] for call in calls] == [
         ["iam", "create-role"],

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import uvicorn
 
-from chromium import ATTACK, NEEDS_CHROMIUM
+from chromium import ATTACK, NEEDS_CHROMIUM, patient
 from conftest import RunMaker
 from dashboard_client import TOKEN
 from disentune.dashboard.app import app
@@ -59,8 +59,7 @@ def shown(browser):
     def show(storage, path="/", viewport=DESK, expected=(), **settings):
         server = served(storage)
         address = server.__enter__()
-        context = browser.new_context(viewport=viewport, **settings)
-        context.set_default_timeout(1000 * patience_s(20))
+        context = patient(browser.new_context(viewport=viewport, **settings))
         cleanups.extend([lambda: server.__exit__(None, None, None), context.close])
         tab = context.new_page()
         said = lambda text: None if any(part in text for part in expected) else complaints.append(text)  # noqa: E731
@@ -293,7 +292,7 @@ def test_a_storage_that_vanishes_is_said_and_its_last_picture_stays(shown, tmp_p
 def test_a_server_that_ended_is_said(shown, tmp_path, browser):
     RunMaker(tmp_path / "runs" / "demo" / "main").sweep()
     with served(tmp_path / "runs") as address:
-        tab = browser.new_page()
+        tab = patient(browser.new_page())
         tab.goto(f"{address}?token={TOKEN}")
         tab.locator("#link.live").wait_for()
     tab.locator("#trouble", has_text="Start it again with: disentune dashboard").wait_for()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from chromium import NEEDS_CHROMIUM
+from chromium import NEEDS_CHROMIUM, patient
+from processes import patience_s
 
 ROOT = Path(__file__).parents[2]
 LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=\"?(?:https?:)?//")
@@ -44,12 +45,12 @@ def test_the_changelog_is_a_page_of_the_site(site):
 @pytest.mark.browser
 @NEEDS_CHROMIUM
 def test_the_search_works_from_a_file_without_a_network(site, browser):
-    tab, asked = browser.new_page(), []
+    tab, asked = patient(browser.new_page()), []
     tab.on("request", lambda request: asked.append(request.url))
     tab.goto((site / "index.html").as_uri())
     tab.locator(".md-search__input").click()
     tab.keyboard.type("loss scale")
-    tab.wait_for_selector(".md-search-result__item", timeout=120_000)
+    tab.wait_for_selector(".md-search-result__item", timeout=1000 * patience_s(120))
     titles = tab.locator(".md-search-result__item h1").all_inner_texts()
     assert "Loss scale" in titles
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
