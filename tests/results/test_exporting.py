@@ -112,6 +112,22 @@ def test_onnx_decodes_images_whatever_the_reconstruction_loss(recon, write, tmp_
     assert run_onnx(decoder, {"z": z})[0] == pytest.approx(model.decode(z), abs=1e-5)
 
 
+def test_a_model_that_overflows_on_other_images_is_compared_on_images_of_its_data(write):
+    """A network trained on squares on black may give any standard deviation for others."""
+    model = model_named("linear")
+    data = model.found.trained.images.data
+    pixels = data.images(np.arange(len(data))).reshape(len(data), -1)
+    black = int(np.flatnonzero((pixels == 0).all(axis=0))[0])
+    layer = next(part for part in model.network.encoder if isinstance(part, nn.Linear))
+    with torch.no_grad():
+        standardised = -model.found.trained.images.mean.flatten()[0] / model.found.trained.images.std.flatten()[0]
+        layer.weight[3:, black] += 500
+        layer.bias[3:] -= 500 * float(standardised)
+    white = torch.ones(1, *model.shape)
+    assert exporting._Encoder(model)(white)[1].isinf().all()
+    assert len(write(model, "onnx")) == 2
+
+
 def test_a_graph_with_other_numbers_is_refused():
     model = model_named("mlp")
     encoder = exporting._Encoder(model)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -34,6 +35,8 @@ DECODER = "_decoder"
 """The decoder of an ONNX model is a file of its own, whose name ends in this."""
 TOLERANCE = 1e-4
 """Largest difference between ONNX Runtime and torch in standard deviations of the codes, or in pixels from 0 to 1."""
+EXAMPLES = 3
+"""Images on which a graph is traced and compared."""
 HOW_TO_INSTALL = "install it with: pip install 'disentune[onnx]'"
 
 
@@ -204,7 +207,7 @@ def _write_onnx(model: TrainedModel, found: Mapping[str, Any], path: Path) -> li
         import onnxruntime  # noqa: F401
     except ImportError as error:
         raise ConfigError(f"--to onnx: needs the package {error.name}; {HOW_TO_INSTALL}") from None
-    images, z = torch.rand(3, *model.shape), torch.randn(3, model.latents)
+    images, z = _examples(model), torch.randn(EXAMPLES, model.latents)
     parts: list[tuple[Path, nn.Module, dict[str, Tensor], tuple[str, ...]]] = [
         (path, _Encoder(model), {"images": images}, ("mean", "std")),
         (path.with_stem(path.stem + DECODER), _Decoder(model), {"z": z}, ("images",)),
@@ -215,6 +218,13 @@ def _write_onnx(model: TrainedModel, found: Mapping[str, Any], path: Path) -> li
     for file, data in made:
         write_atomically(file, data)
     return [file for file, _ in made]
+
+
+def _examples(model: TrainedModel) -> Tensor:
+    """Images of the data set, from 0 to 1: on any others, such as noise, standard deviations may be infinite."""
+    data = model.found.trained.images.data
+    images = torch.from_numpy(data.images(np.linspace(0, len(data) - 1, EXAMPLES).astype(np.int64)))
+    return images if model.takes_points else images.float() / 255
 
 
 def _as_onnx(part: nn.Module, given: Mapping[str, Tensor], outputs: tuple[str, ...], found: Mapping[str, Any]) -> bytes:
