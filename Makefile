@@ -70,7 +70,7 @@ export NO_MKDOCS_2_WARNING = 1
 docs: setup  ## builds site/; fails when a generated page is stale, a link is broken or a command fails; LONG=1 runs the long ones too
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/check.py $(if $(LONG),--long)
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 docs-serve: setup  ## shows the site on http://127.0.0.1:8000 and follows changes
 	$(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8000

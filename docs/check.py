@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"\b((?:src/disentune|tests|sweeps|benchmarks|docs)/[\w/.-]+\.(?:py|yaml|md))\b")
 MARK = re.compile(r"<!-- (run|file)(?:: (.*))? -->")
+OPTION = re.compile(r"long|exit \d+")
 HEADING = re.compile(r"#{1,6} +(.*)")
 DECIMAL = re.compile(r"-?\d+[.]\d+(?:e[-+]?\d+)?|\d+e[-+]\d+|\bnan\b")
 OWN_FILES = {
@@ -79,8 +80,9 @@ def wrong_links(page: Path) -> Iterator[str]:
             if re.match(r"[a-z]+:", target):
                 continue
             file = (page.parent / path).resolve() if path else page
-            if not file.exists():
-                yield shown(page, number, f"broken link: {target}")
+            if not file.is_file():
+                reason = ": is a folder, which the site does not have" if file.is_dir() else ""
+                yield shown(page, number, f"broken link: {target}{reason}")
             elif anchor and file.suffix == ".md" and ":::" not in file.read_text() and anchor not in anchors(file):
                 yield shown(page, number, f"broken link: {target}: no such heading")
 
@@ -129,7 +131,7 @@ class Block:
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The marked blocks of a page."""
+    """The marked blocks of a page; a mark that is not understood is a ValueError with its line."""
     lines = page.read_text().splitlines()
     for number, line in enumerate(lines):
         mark = MARK.fullmatch(line.strip())
@@ -138,8 +140,12 @@ def blocks(page: Path) -> Iterator[Block]:
         fence = lines[number + 1].strip() if number + 1 < len(lines) else ""
         if not fence.startswith("```"):
             raise ValueError(shown(page, number + 1, "a mark must be on the line before a code block"))
-        end = next(at for at in range(number + 2, len(lines)) if lines[at].strip() == "```")
+        end = next((at for at in range(number + 2, len(lines)) if lines[at].strip() == "```"), None)
+        if end is None:
+            raise ValueError(shown(page, number + 2, "the code block is not closed"))
         options = tuple(one.strip() for one in (mark[2] or "").split(",") if one.strip())
+        if not (options if mark[1] == "file" else all(OPTION.fullmatch(one) for one in options)):
+            raise ValueError(shown(page, number + 1, f"not understood: {mark[0]}; see docs/check.py --help"))
         text = "\n".join(lines[number + 2 : end]) + "\n"
         yield Block(page, number + 3, fence[3:].split(" ")[0], text, mark[1], options)
 
@@ -158,7 +164,11 @@ def environment(folder: Path) -> dict[str, str]:
 
 def run_page(page: Path, long: bool = False) -> Iterator[str]:
     """What goes wrong when the marked blocks of a page run, each with its line; stops at the first."""
-    marked = [block for block in blocks(page) if long or not block.long]
+    try:
+        marked = [block for block in blocks(page) if long or not block.long]
+    except ValueError as error:
+        yield str(error)
+        return
     if not any(block.kind == "run" for block in marked):
         return
     with tempfile.TemporaryDirectory() as temporary:

@@ -1,4 +1,4 @@
-"""mkdocs: adds files outside docs/ to the site: the changelog, CONTRIBUTING.md, and every file that a page links to."""
+"""mkdocs: adds files outside docs/ to the site: the pages of PAGES, and every file that a page links to."""
 
 import posixpath
 import re
@@ -9,7 +9,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "reporting.md"}
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 FILES = "repository"
 """Folder of the site for files of the repository."""

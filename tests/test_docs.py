@@ -1,7 +1,9 @@
 """Pages name what is there, links lead somewhere, generated pages are fresh, and commands that pages show work."""
 
 import importlib
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+LOADED = r"""<(?:script|link|img|iframe)[^>]*?(?:src|href)=["']((?:https?:)?//[^"']+)"""
 README = (ROOT / "README.md").read_text()
 
 
@@ -82,10 +85,13 @@ def test_files_and_links_that_a_page_names_exist(page):
 
 def test_a_broken_link_is_named_with_file_and_line(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("# Title\n\n[one](gone.md) and [two](#title) and [three](#other)\n\n```\n[code](gone.md)\n```\n")
+    page.write_text(
+        "# Title\n\n[one](gone.md) and [two](#title) and [three](#other)\n\n```\n[code](gone.md)\n```\n[up](..)\n"
+    )
     assert list(check.wrong_links(page)) == [
         f"{page}:3: broken link: gone.md",
         f"{page}:3: broken link: #other: no such heading",
+        f"{page}:8: broken link: ..: is a folder, which the site does not have",
     ]
 
 
@@ -99,7 +105,41 @@ def test_the_navigation_names_every_page():
     nav = (ROOT / "mkdocs.yml").read_text().split("nav:\n  - Home")[1]
     named = {"index.md"} | set(re.findall(r"[\w/]+[\w-]*\.md", nav))
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
-    assert named - {"contributing.md", "changelog.md"} == pages
+    assert named - {"contributing.md", "changelog.md", "reporting.md"} == pages
+
+
+BUILD = re.search(r"python -m (mkdocs build .*)", (ROOT / "Makefile").read_text())[1].split()
+
+
+def built(source, folder):
+    return subprocess.run(
+        [sys.executable, "-m", *BUILD, "--site-dir", folder], cwd=source, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+
+
+@pytest.mark.long
+def test_the_site_is_built_without_a_warning_and_asks_no_other_host(tmp_path):
+    done = built(ROOT, tmp_path)
+    assert done.returncode == 0, done.stderr
+    pages = {page: page.read_text() for page in tmp_path.rglob("*.html")}
+    assert len(pages) > 40
+    asked = {(page.name, url) for page, text in pages.items() for url in re.findall(LOADED, text)}
+    assert asked == set()
+
+
+@pytest.mark.long
+def test_a_page_that_the_site_cannot_build_fails_the_build_by_name(tmp_path):
+    for name in ("docs", "src"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "images"))
+    for name in ("mkdocs.yml", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    page = tmp_path / "docs/reference/python.md"
+    page.write_text(page.read_text().replace("::: disentune.load", "::: disentune.laod"))
+    done = built(tmp_path, tmp_path / "site")
+    assert done.returncode == 1
+    assert "disentune.laod" in done.stderr
+    assert "reference/python.md" in done.stderr
 
 
 def test_the_readme_is_short_and_narrow():
@@ -184,8 +224,18 @@ def test_a_block_can_be_a_file_of_a_later_command(tmp_path):
 
 def test_a_mark_without_a_block_is_refused(tmp_path):
     page = marked_page(tmp_path, "<!-- run -->\n\n```console\n$ true\n```\n")
-    with pytest.raises(ValueError, match=re.escape(f"{page}:1: a mark must be on the line before a code block")):
-        list(check.run_page(page))
+    assert list(check.run_page(page)) == [f"{page}:1: a mark must be on the line before a code block"]
+
+
+def test_a_block_that_is_not_closed_is_refused(tmp_path):
+    page = marked_page(tmp_path, "# Title\n\n<!-- run -->\n```console\n$ true\n")
+    assert list(check.run_page(page)) == [f"{page}:4: the code block is not closed"]
+
+
+@pytest.mark.parametrize("mark", ["<!-- run: exit two -->", "<!-- run: slow -->", "<!-- file -->"])
+def test_a_mark_that_is_not_understood_is_refused(tmp_path, mark):
+    page = marked_page(tmp_path, f"# Title\n\n{mark}\n```console\n$ true\n```\n")
+    assert list(check.run_page(page)) == [f"{page}:3: not understood: {mark}; see docs/check.py --help"]
 
 
 @pytest.mark.parametrize(
