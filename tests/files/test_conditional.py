@@ -64,7 +64,7 @@ def test_a_store_is_known_to_keep_conditions_because_it_refuses_to_create_an_obj
 @pytest.mark.slow
 def test_of_many_writers_that_have_seen_the_same_version_one_wins(path):
     writers = 8
-    for _ in range(10):
+    for _ in range(5):
         version, at_once, seen = conditional.read(path).version, threading.Barrier(writers), {}
 
         def write(name, version=version, at_once=at_once, seen=seen):
@@ -81,7 +81,8 @@ def test_of_many_writers_that_have_seen_the_same_version_one_wins(path):
 
 
 @pytest.mark.parametrize("fault", [500, 503, 429, "drop"])
-def test_a_hiccup_is_tried_again(path, object_store, fault):
+def test_a_hiccup_is_tried_again(path, object_store, monkeypatch, fault):
+    monkeypatch.setattr(storage, "FIRST_WAIT_S", 0.001)
     conditional.write(path, b"one", "")
     object_store.faults = [fault, fault]
     assert conditional.read(path).data == b"one"

@@ -10,6 +10,7 @@ import pytest
 from disentune.errors import ConfigError
 from disentune.files import conditional, lease, storage
 from disentune.files.storage import place
+from processes import patience_s
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def path(object_store):
 def brief(monkeypatch):
     """A lease that is renewed often and soon stale."""
     monkeypatch.setattr(lease, "RENEW_S", 0.1)
-    monkeypatch.setattr(lease, "VALID_S", 2.0)
+    monkeypatch.setattr(lease, "VALID_S", patience_s(2.0))
 
 
 def written(path, **changes):
@@ -69,7 +70,7 @@ def test_a_second_holder_is_refused_by_name(path, brief):
             raise AssertionError
         assert lease.is_held(path)
     assert len(said) == 1
-    assert "waiting up to 2 s" in said[0]
+    assert f"waiting up to {lease.VALID_S:.0f} s" in said[0]
 
 
 @pytest.mark.slow
@@ -213,7 +214,7 @@ WITHOUT_CONDITIONS = [("refused", "HTTP 501"), ("ignored", "conditions are ignor
 def test_in_a_store_without_conditional_writes_one_of_two_wins_after_a_pause(
     path, object_store, monkeypatch, conditions
 ):
-    monkeypatch.setattr(lease, "SETTLE_S", 1.0)
+    monkeypatch.setattr(lease, "SETTLE_S", patience_s(0.5))
     object_store.conditions = conditions
     (outcome,) = race(path, monkeypatch, rivals=2, rounds=1)
     assert outcome.count("held") == 1
