@@ -359,6 +359,7 @@ COMPLAINT = Metric(name="complaint", params=mig.Params, score=complain, keys=("c
 """
 
 
+@pytest.mark.slow
 def test_whatever_fails_reveals_no_key(
     planted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disentune: Callable[..., tuple[int, str, str]]
 ) -> None:

@@ -60,6 +60,7 @@ def test_the_share_of_the_setting_decides_how_often_it_wins(share, value):
     assert np.mean(found) == pytest.approx(value, abs=0.02)
 
 
+@pytest.mark.slow
 def test_the_mean_of_other_seeds_chooses_better_than_one():
     frames = [study(1, 6, 6, 50, setting=1.0, metrics=["mig"], rng=rng) for rng in range(20)]
     found = {by: np.mean([selection(one, by=by)["value"][0] for one in frames]) for by in ("seed", "mean")}

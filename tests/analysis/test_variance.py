@@ -71,6 +71,7 @@ def test_random_scores_have_the_expected_r2_and_an_adjusted_one_of_0():
         assert adjusted == pytest.approx(0, abs=0.015)
 
 
+@pytest.mark.slow
 def test_the_interval_covers_the_r2_of_the_population():
     """Settings are fixed, so the truth is the variance of their own effects, over that and the noise's of 1."""
     covered, shape = [], {"datasets": 1, "setting": 1.0, "methods": 4, "strengths": 4, "metrics": ["mig"]}

@@ -210,6 +210,7 @@ def test_a_run_comes_back_when_trials_failed_or_it_was_stopped(monkeypatch, caps
         empty.best()
 
 
+@pytest.mark.slow
 def test_sweeps_that_it_needs_are_carried_out_first(folder, monkeypatch):
     write_study(folder)
     monkeypatch.setenv("DISENTUNE_DATA", str(folder / "data"))

@@ -64,6 +64,7 @@ def test_help_groups_the_commands_and_names_every_exit_code(disentune):
     assert codes == [DONE, SOME_FAILED, WRONG_INPUT, CRASHED, UNAVAILABLE, INTERRUPTED]
 
 
+@pytest.mark.slow
 def test_a_full_disk_behind_standard_output_is_not_called_the_storage(finished):
     command = [sys.executable, "-m", "disentune.cli", "results", str(finished.path)]
     with open("/dev/full", "w") as full:

@@ -33,6 +33,7 @@ def test_the_json_of_a_data_set_has_every_factor_and_random_pairs(disentune):
     assert (found["grade"]["word"], found["recon"]["name"]) == ("low", "mse")
 
 
+@pytest.mark.slow
 def test_json_draws_nothing_unless_a_folder_is_named(disentune, tmp_path):
     disentune("inspect", "--dataset", "xysquares", *SMALL, "--json")
     assert list(tmp_path.iterdir()) == []
@@ -62,6 +63,7 @@ def test_lines_of_different_scale_have_a_low_order_but_a_line_order_of_one(disen
     assert "x, y: single lines have a higher order on average (see line order)" in said
 
 
+@pytest.mark.slow
 def test_the_order_is_called_a_ranking_and_promises_no_outcome(disentune, tmp_path):
     code, said, _ = disentune("inspect", sweep_file(tmp_path))
     words = " ".join(said.split())
@@ -80,6 +82,7 @@ def test_the_help_states_what_order_is(disentune):
     assert "predicted" not in words
 
 
+@pytest.mark.slow
 def test_a_sweep_is_inspected_world_by_world_with_its_arms(disentune, tmp_path):
     path = sweep_file(tmp_path)
     code, said, _ = disentune("inspect", path, "--lines", "2", "--json")
@@ -129,6 +132,7 @@ def test_a_users_own_file_is_inspected(disentune, tmp_path, monkeypatch):
     assert "not prepared here: " in refused(disentune, "--dataset", "dsprites")
 
 
+@pytest.mark.slow
 def test_a_trained_trial_shows_each_level(disentune, tmp_path):
     run = Run(tmp_path / "runs" / "tiny" / "main")
     simulate(run, sweep_file(tmp_path), np.random.default_rng(0))

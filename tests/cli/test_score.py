@@ -401,6 +401,7 @@ def test_help_has_examples(disentune):
 # ---- kept in the run
 
 
+@pytest.mark.slow
 def test_scores_of_a_run_are_kept_with_what_they_were_computed_from(disentune, finished):
     code, out, _ = disentune("score", "tiny", "--metrics", "udr,sap")
     assert code == 0, out

@@ -230,6 +230,7 @@ def test_only_checkpoints_that_are_there_are_claimed(disentune, monkeypatch, tmp
     assert text in out
 
 
+@pytest.mark.slow
 def test_commands_that_are_printed_after_a_run_can_be_copied(disentune, monkeypatch, tmp_path):
     path = stopped_session(monkeypatch, tmp_path, 2)
     _, out, _ = disentune("run", path, "--storage", "my runs")

@@ -230,6 +230,7 @@ def test_a_config_that_was_edited_is_not_repeated_under_its_old_name(disentune, 
     assert "was edited" in err
 
 
+@pytest.mark.slow
 def test_a_repeat_reads_data_where_the_run_did(disentune, tmp_path, monkeypatch):
     run = Run(tmp_path / "runs" / "tiny" / "main")
     simulate(run, sweep_file(tmp_path, extra=f"data: {{root: {tmp_path}}}"), np.random.default_rng(0))

@@ -344,6 +344,7 @@ def test_another_ray_is_refused():
     submission._assert_same_ray("http://head", versions()["ray"])
 
 
+@pytest.mark.slow
 def test_what_ray_finds_in_the_environment_does_not_lead_elsewhere(disentune, tmp_path, monkeypatch):
     sweep_file(tmp_path)
     with server(401, "") as url, server(404, "") as other:

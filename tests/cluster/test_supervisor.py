@@ -87,6 +87,7 @@ def test_a_driver_that_crashes_continues(quick, crash, reason):
     assert reason in said[0]
 
 
+@pytest.mark.slow
 def test_an_outage_is_waited_out_with_more_patience_than_a_crash(quick):
     code, said = supervised(f"sys.exit(75 if start <= 3 * {FEW} else 0)")
     assert (code, starts()) == (0, 3 * FEW + 1)
@@ -123,6 +124,7 @@ def test_a_driver_that_a_signal_ends_again_and_again_has_the_code_of_a_shell(qui
     assert supervised("os.kill(os.getpid(), signal.SIGKILL)")[0] == 128 + signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_new_row_sets_the_count_back(quick):
     code, said = supervised(f"sys.exit(0 if start > 2 * {FEW} else 70)", starts)
     assert code == 0

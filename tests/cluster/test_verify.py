@@ -212,6 +212,7 @@ def test_every_node_is_asked_and_the_head_comes_first(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_node_that_is_silent_or_broken_does_not_hide_the_others(monkeypatch, tmp_path):
     ray = FakeRay([HEAD, WORKER, replace(WORKER, id=V, name="other")], silent=[W], broken=[V])
     verdict = ray.verified(monkeypatch, storage=str(tmp_path))

@@ -48,6 +48,7 @@ def test_a_figure_that_cannot_be_drawn_says_why(make_run, followed):
     assert found["reason"] == "no trial has reported sap yet"
 
 
+@pytest.mark.slow
 def test_the_dark_theme_has_none_of_the_light_inks(studied):
     book = figures.album()
     key = figures.drawn(book, studied, '{"name": "summary"}', [])["key"]
@@ -56,6 +57,7 @@ def test_the_dark_theme_has_none_of_the_light_inks(studied):
     assert not any(colour.lower() in dark for colour in (canvas.INK, *canvas.PALETTE))
 
 
+@pytest.mark.slow
 def test_a_drawing_is_served_as_a_picture_in_which_nothing_runs(dashboard, studied):
     client = dashboard(studied.run.path.parent.parent)
     key = client.get("figure", run="demo/main", spec='{"name": "summary"}')["key"]

@@ -35,6 +35,7 @@ def test_colours_are_the_nearest_bytes(data):
     np.testing.assert_array_equal(colours, expected)
 
 
+@pytest.mark.slow
 def test_colours_are_uniform_and_independent(data):
     colours = data.images(np.zeros(20_000, int), np.random.default_rng(0)).max(axis=(2, 3)) / 255
     np.testing.assert_allclose(

@@ -279,6 +279,7 @@ def written(value):
     return stream.getvalue()
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(texts.filter(lambda key: key != "<<"), plain, max_size=5))
 def test_what_is_written_is_read_back_the_same(value):

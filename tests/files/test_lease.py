@@ -248,6 +248,7 @@ def test_credentials_that_cannot_sign_leave_plain_writes(path, brief, monkeypatc
     assert lease.content(path.read_bytes())["released"]
 
 
+@pytest.mark.slow
 def test_a_write_that_happened_but_was_not_answered_is_our_own(path, object_store):
     object_store.write_faults = ["lost"]
     with lease.held(path, "the run is held") as session:
@@ -270,6 +271,7 @@ def test_a_renewal_whose_answer_never_came_does_not_end_the_holder(path, brief, 
     assert lease.content(path.read_bytes())["session"] == session
 
 
+@pytest.mark.slow
 def test_a_conflict_that_nobody_won_is_tried_again(path, object_store):
     object_store.write_faults = [409, 409]
     with lease.held(path, "the run is held") as session:

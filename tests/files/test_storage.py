@@ -138,6 +138,7 @@ def test_an_object_beside_a_folder_of_the_same_name_is_an_object(object_store):
     assert (root / "a").read_bytes() == b"1"
 
 
+@pytest.mark.slow
 def test_a_folder_lists_what_is_in_it_and_no_deeper(object_store):
     root = place("s3://bucket/runs")
     for name in ("b/1", "a/2", "a/3", "c"):

@@ -282,6 +282,7 @@ def test_the_learned_prior_is_trained_with_the_model_and_the_fixed_one_is_not():
     assert after == {"fixed": True, "learned": False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "divergence", [pytest.param(name, marks=[pytest.mark.long] if name == "mmd_imq" else []) for name in DIVERGENCES]
 )

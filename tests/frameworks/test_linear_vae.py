@@ -196,6 +196,7 @@ def trained(beta, steps=1000, seed=2):
     return model
 
 
+@pytest.mark.slow
 def test_training_with_our_loss_finds_the_principal_directions(beta):
     found = cosines(trained(beta).decoder[0].weight.detach())[: active(beta)]
     assert (found > 0.99).all()

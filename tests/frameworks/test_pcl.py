@@ -167,6 +167,7 @@ def trained(dependence, seed, steps=500):
     return np.mean(losses[-100:]), start, correlation(model.encode(pair).mean.detach().numpy(), now)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 2])
 def test_mixed_sources_are_found(seed):
     """A poor start can end, or stay long, where two features follow one source; these two do not."""

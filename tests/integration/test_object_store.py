@@ -59,6 +59,7 @@ def test_deaths_of_the_driver_and_stumbles_of_the_store_change_nothing(runs, obj
     assert written(remote) == written(local)
 
 
+@pytest.mark.slow
 def test_looking_at_a_run_lists_it_once_and_reads_each_file_once(runs, object_store, tmp_path):
     _, remote = runs
     for number in range(40):
@@ -88,6 +89,7 @@ def assert_few(requests, files):
     assert not any("checkpoints" in request for request in requests)
 
 
+@pytest.mark.slow
 def test_a_second_look_reads_only_what_changed(runs, object_store, monkeypatch):
     from disentune.results import watch
 

@@ -309,6 +309,7 @@ def test_a_noisy_table_has_as_many_rows_as_asked_however_few_combinations_there_
     assert len(table_indices(config, grid, "full", lines=True, noisy=True)) == 33 * (4 + 5)
 
 
+@pytest.mark.slow
 def test_every_metric_can_score_a_noisy_table(trial_with, noisy):
     names = ["mig", "sap", "dci", "modularity", "beta_vae_score", "factor_vae_score", "downstream", "distances"]
     small = {"train": 200, "test": 100}

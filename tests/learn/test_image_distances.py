@@ -107,6 +107,7 @@ ENDS = {("mse", 1), ("mse", 8), ("overlap", 8)}
 """What every quick run compares."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recon", "spacing", "published"),
     [

@@ -53,6 +53,7 @@ assert known and not new, new
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=patience_s(300))
 
 
+@pytest.mark.slow
 def test_what_a_process_uses_is_its_cpu_since_the_last_call_and_its_memory():
     usage = process.Usage()
     usage.taken()

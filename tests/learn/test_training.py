@@ -201,6 +201,7 @@ def test_evaluating_more_often_changes_no_other_number():
     assert all(torch.equal(a, b) for a, b in zip(weights(straight), weights(often_evaluated), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [pytest.param(case, id=str(case), marks=[pytest.mark.long] if case[1] else []) for case in CASES]
 )
@@ -257,6 +258,7 @@ def leaky() -> Training:
     return Training(replace(config, framework=Named(LEAKY, Bare(), "leaky")))
 
 
+@pytest.mark.slow
 def test_the_helpers_loss_moves_the_helper_alone_even_when_it_leaks():
     """d(-mean score)/d(helper's weight) is minus the mean code; nothing of the latent term's opposite gradient."""
     training = leaky()

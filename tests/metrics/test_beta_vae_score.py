@@ -84,6 +84,7 @@ def fresh_score(seed, train, test, members):
     return fitted.score(*fresh_points(test, members, rng))
 
 
+@pytest.mark.slow
 def test_rows_of_a_table_score_as_fresh_draws_do():
     """Two means of twelve scores; their difference within three standard errors."""
     factors = factors_of(1, (6,) * 4)
@@ -158,6 +159,7 @@ def test_a_table_on_which_noise_scores_more_than_chance_is_refused_with_the_size
         score("beta_vae_score", *noise(rows, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "rows"), [(SPRITES, 805), (SPRITES, 1000), ((12, 12), 1058)])
 def test_noise_scores_chance_from_the_smallest_table_on_that_is_accepted(sizes, rows):
     """Single tables deviate by .017 or less, points counted: the mean of ten by .016 in 1 case of 300. Before, .29."""

@@ -57,6 +57,7 @@ def test_published_smoothing_changes_nothing_that_is_printed():
 ENGINES = ("exact", "sklearn", "histogram")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trees", ENGINES)
 def test_scores_are_those_of_the_trees_of_each_factor(trees):
     """With as many rows as asked for, the rows to fit and to test are the first of one random order."""
@@ -93,6 +94,7 @@ def published(codes, factors):
     return values[KEYS[0]], values[KEYS[1]], values[KEYS[3]]
 
 
+@pytest.mark.slow
 def test_ten_exact_factors_score_as_published():
     factors = ten_factors()
     assert published(factors * 1.0, factors) == pytest.approx((1, 1, 1), abs=1e-6)
@@ -119,6 +121,7 @@ def test_coordinates_of_squares_score_as_published():
     assert [values[key] for key in KEYS] == pytest.approx([1, 1, 1, 1], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_noise_scores_as_published():
     factors = np.random.default_rng(0).integers(0, 8, size=(1500, 6))
     values = score("dci", np.random.default_rng(1).normal(size=(1500, 9)), factors, size="fast")

@@ -112,6 +112,7 @@ def test_accuracies_are_those_of_each_factor_on_rows_that_were_not_fitted():
         assert found.numbers[f"downstream_{name}_efficiency"] == pytest.approx(means[1] / means[3])
 
 
+@pytest.mark.slow
 def test_more_rows_tell_more():
     codes, factors = table(1200, noise=0.3)
     values = score("downstream", codes, factors, size="fast", train=1000, test=200)

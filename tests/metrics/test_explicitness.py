@@ -106,6 +106,7 @@ def test_values_that_come_once_cannot_be_ranked():
 # ---- known values
 
 
+@pytest.mark.slow
 def test_ten_exact_factors_score_as_published_once_or_twice():
     factors = drawn([10] * 10, 6000)
     sizes = {"train": 3000, "test": 3000}
@@ -115,6 +116,7 @@ def test_ten_exact_factors_score_as_published_once_or_twice():
     assert twice == pytest.approx(1, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_codes_permuted_in_each_row_score_as_published():
     factors = drawn([10] * 10, 23_000)
     codes = np.random.default_rng(1).permuted(factors * 1.0, axis=1)

@@ -57,6 +57,7 @@ def test_the_three_add_up_to_the_kl_exactly():
     assert sum(parts(q, minibatch(q, 12)).values()) == pytest.approx(closed_kl(of_batches), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_dimension_wise_kl_is_the_mean_over_draws_of_log_q_over_log_p():
     """Up to the draws, of which the metric uses the part in closed form."""
     q = posteriors(n=2000)
@@ -94,6 +95,7 @@ def test_independent_latents_on_a_grid_have_no_total_correlation_and_a_copied_on
     assert parts(same, exact(same))[TC] == pytest.approx(math.log(20), abs=0.01)
 
 
+@pytest.mark.slow
 def test_means_that_are_gaussian_have_the_mutual_information_of_a_channel():
     """z = m + noise, m ~ N(0, 1), noise ~ N(0, s): I = log(1 + 1 / s) / 2 for each latent, TC = 0."""
     n, s = 4000, 0.25

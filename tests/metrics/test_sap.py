@@ -86,12 +86,14 @@ def test_ten_exact_factors_score_as_published():
     assert gap(np.array(columns).T, np.ones(10, bool)) == pytest.approx(0.2215, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_exact_dsprites_factors_between_0_and_1_do_not_reach_a_fifth():
     factors = drawn([3, 6, 40, 32, 32], 15_000)
     codes = factors / (np.array([3, 6, 40, 32, 32]) - 1)
     assert score("sap", codes, factors)["sap"] == pytest.approx(0.18, abs=0.015)  # deviation of a draw .004
 
 
+@pytest.mark.slow
 def test_six_exact_coordinates_score_as_published():
     tables = [drawn([8] * 6, 3000, seed) for seed in range(3)]
     values = [score("sap", factors * 1.0, factors, size="fast")["sap"] for factors in tables]
@@ -110,6 +112,7 @@ def test_exact_continuous_factors_score_as_published():
     assert value == pytest.approx(0.99907, abs=1.2e-3)  # deviation of a draw .0004
 
 
+@pytest.mark.slow
 def test_codes_that_come_twice_score_nothing():
     factors = drawn([10] * 10, 2000)
     assert score("sap", doubled(factors), factors, train=1000, test=1000)["sap"] == 0

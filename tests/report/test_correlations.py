@@ -89,6 +89,7 @@ def test_numbers_are_written_in_the_cells_with_names_on_both_sides(make_run):
     assert axes.get_ylim() == (1.5, -0.5)  # the first metric on top, as in a table
 
 
+@pytest.mark.slow
 def test_narrow_cells_have_hundredths(make_run):
     rng = np.random.default_rng(0)
     for count in (5, 20):

@@ -100,6 +100,7 @@ def scores_of(tmp_path_factory):
     return lambda case: RunScores(read(make(case)), MIG)
 
 
+@pytest.mark.slow
 def test_equal_rows_give_equal_files_and_the_caption_says_something(scores_of, name):
     first, second = (drawn(name, scores_of("everything")) for _ in range(2))
     assert first == second

@@ -178,6 +178,7 @@ def test_of_many_keys_the_least_are_left_out(make_run, monkeypatch):
 # ---- picture
 
 
+@pytest.mark.slow
 def test_bars_are_sorted_with_the_rest_last_and_labelled(make_run):
     maker = make_run()
     study(maker, seeds=2)

@@ -333,6 +333,7 @@ def test_another_metric_than_the_objective_can_rank(run_of_three):
     np.testing.assert_array_equal(mosaics(figure)[1], mosaic(made_up(1).traversals, SIDE))
 
 
+@pytest.mark.slow
 def test_a_thousand_trials_are_ranked_quickly(make_run):
     maker = make_run()
     for seed in range(1000):

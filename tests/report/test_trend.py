@@ -91,6 +91,7 @@ def test_the_spread_is_the_deviation_of_the_trials_about_the_line():
     assert line.sd == pytest.approx(0.1 + 0.02 * line.at, rel=0.12)
 
 
+@pytest.mark.slow
 def test_a_trial_alone_at_its_place_does_not_hide_the_spread():
     """Each of few trials draws the line to itself, so residuals are smaller than deviations; that is corrected."""
     x, rng = np.arange(8.0), np.random.default_rng(0)

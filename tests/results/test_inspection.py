@@ -111,6 +111,7 @@ def test_the_grade_falls_with_the_spacing(spacing, word):
     assert grade(look(opened(seen.config), count=1)).word == word
 
 
+@pytest.mark.slow
 def test_the_overlap_loss_gives_the_adversarial_squares_a_high_order():
     seen = world_asked("xysquares", "overlap", ["spacing=8"])
     assert grade(look(opened(seen.config), count=8)).word == "high"

@@ -429,6 +429,7 @@ COLUMNS = [*FIXED, "loss_scale", "framework.beta", "framework.gamma", "dataset.n
 QUICK = (FIXED[0], "loss_scale", "framework.beta", "framework.gamma")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.long]) for name in COLUMNS]
 )

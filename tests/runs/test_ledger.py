@@ -649,6 +649,7 @@ def far_folder(far) -> TrialFolder:
     return trial
 
 
+@pytest.mark.slow
 def test_a_trial_in_a_store_reads_back(far, far_folder):
     far_folder.create(CONFIG, ("b",))
     far_folder.set_status(Status("running", 3))
@@ -730,6 +731,7 @@ def test_rows_in_a_store_that_were_cut_stay_cut_until_they_are_written_again(far
     assert [found["metrics"]["loss"] for found in far_folder.rows()] == [1.0, 5.0]
 
 
+@pytest.mark.slow
 def test_checkpoints_in_a_store_are_kept_pruned_copied_and_passed_over_when_damaged(far, far_folder):
     checkpoints = far_folder.checkpoints
     for step in (1, 2, 3, 4):
@@ -771,6 +773,7 @@ def test_a_run_in_a_store_keeps_its_sweeps_and_generations(far, tmp_path):
     assert far.environment()["python"]
 
 
+@pytest.mark.slow
 def test_one_driver_at_a_time_holds_a_run_in_a_store(far, monkeypatch):
     monkeypatch.setattr(lease, "RENEW_S", 0.1)
     assert not far.is_running()
@@ -785,6 +788,7 @@ def test_one_driver_at_a_time_holds_a_run_in_a_store(far, monkeypatch):
     assert not far.is_running()
 
 
+@pytest.mark.slow
 def test_a_run_is_found_by_its_address_or_in_its_storage(far, tmp_path):
     far.record(sweep_file(tmp_path))
     for text, where in (("s3://bucket/runs/demo/main", "runs"), ("s3://bucket/runs/demo", "runs"),

@@ -146,6 +146,7 @@ def cut(folder, how):
     folder.rows_path.write_bytes(b"".join(CUTS[how](lines)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "how"),
     cases(
@@ -172,6 +173,7 @@ def test_rows_that_were_cut_from_ended_trials_are_computed_again_to_the_bit(tmp_
         assert folder.sound().gap is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheduler", "how"),
     cases(
@@ -199,6 +201,7 @@ def test_cut_rows_of_a_search_are_computed_again_before_it_continues(tmp_path, e
     assert table(run) == expected
 
 
+@pytest.mark.slow
 def test_a_limit_counts_trials_whose_rows_were_cut_as_unfinished(tmp_path):
     path, run = sweep_file(tmp_path, "grid", "asha"), Run(tmp_path / "runs" / "tiny" / "main")
     path.write_text(path.read_text().replace("seeds: 2", "seeds: 1"))
@@ -277,6 +280,7 @@ def damage(checkpoints, step):
     path.write_bytes(path.read_bytes()[:-1] + b"x")
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_member_may_be_removed_and_is_computed_again(population):
     """What messages about damaged files tell the user to do."""
     path, expected, run = population
@@ -298,6 +302,7 @@ def test_the_folder_of_a_finished_member_may_be_removed_too(population):
     assert table(run) == expected
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_member_that_took_nobody_over_is_computed_again_by_itself(population):
     path, expected, run = population
     simulate(run, path, np.random.default_rng(2))
@@ -308,6 +313,7 @@ def test_the_folder_of_a_member_that_took_nobody_over_is_computed_again_by_itsel
     assert planner.notes == []
 
 
+@pytest.mark.slow
 def test_a_member_without_an_intact_checkpoint_copies_its_source_again(population):
     path, expected, run = population
     moved = unfinished(run).items()
@@ -322,6 +328,7 @@ def test_a_member_without_an_intact_checkpoint_copies_its_source_again(populatio
     assert run.generations()[: len(kept)] == kept
 
 
+@pytest.mark.slow
 def test_a_member_whose_source_has_lost_the_checkpoint_too_begins_again_with_its_population(population):
     path, expected, run = population
     id, (step, source) = next(iter(unfinished(run).items()))
@@ -348,6 +355,7 @@ def test_cut_rows_of_a_population_are_computed_again_to_the_bit(population, how)
     assert table(run) == expected
 
 
+@pytest.mark.slow
 def test_an_unfinished_population_without_its_history_begins_again(population):
     path, expected, run = population
     (run.path / "population.json").unlink()
@@ -355,6 +363,7 @@ def test_an_unfinished_population_without_its_history_begins_again(population):
     assert table(run) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dying", ["restart", "set_generations"])
 def test_a_driver_that_dies_while_a_population_begins_again_does_it_once_more(population, monkeypatch, dying):
     path, expected, run = population
@@ -424,6 +433,7 @@ def test_more_optuna_points_continue_with_the_same_study(tmp_path, examples):
     assert len(run.trials()) == len(whole.trials()) == 24
 
 
+@pytest.mark.slow
 def test_raising_stop_steps_continues_where_it_stopped(tmp_path, examples):
     (path, whole), halves = examples.calm(), Run(tmp_path / "runs" / "tiny" / "halves")
     simulate(halves, path, np.random.default_rng(0), overrides=["stop.steps=6"])
@@ -432,6 +442,7 @@ def test_raising_stop_steps_continues_where_it_stopped(tmp_path, examples):
     assert table(halves) == table(whole)
 
 
+@pytest.mark.slow
 def test_a_plateau_ends_a_trial_at_the_same_step_every_time(tmp_path, examples):
     (path, calm), killed = examples.calm("grid", *ENDS["a plateau"]), Run(tmp_path / "runs" / "tiny" / "killed")
     assert disturbed(killed, path, 5) > 0
@@ -440,6 +451,7 @@ def test_a_plateau_ends_a_trial_at_the_same_step_every_time(tmp_path, examples):
     assert any(cause.startswith("stop.plateau") for cause in causes)
 
 
+@pytest.mark.slow
 def test_a_trial_that_diverges_ends_with_its_last_good_row_and_the_sweep_continues(tmp_path):
     path = sweep_file(tmp_path)
     run = Run(tmp_path / "runs" / "tiny" / "main")
@@ -457,6 +469,7 @@ def test_optuna_is_informed_of_a_point_that_diverged(tmp_path):
     assert {trial.state.name for study in planner.studies.values() for trial in study.trials} == {"FAIL"}
 
 
+@pytest.mark.slow
 def test_optuna_receives_the_mean_over_seeds(tmp_path):
     path, run = sweep_file(tmp_path, "optuna"), Run(tmp_path / "runs" / "tiny" / "main")
     planner = simulate(run, path, np.random.default_rng(0))
@@ -467,6 +480,7 @@ def test_optuna_receives_the_mean_over_seeds(tmp_path):
             assert trial.value == pytest.approx(sum(last[one.id] for one in replicates) / 2)
 
 
+@pytest.mark.slow
 def test_optuna_is_given_the_values_where_trials_end_between_two_evaluations(tmp_path):
     path, run = sweep_file(tmp_path, "optuna"), Run(tmp_path / "runs" / "tiny" / "main")
     planner = simulate(run, path, np.random.default_rng(0), overrides=["stop.steps=7", "training.log_every=2"])
@@ -607,6 +621,7 @@ def test_a_seed_that_a_sweep_is_given_later_follows_its_point(tmp_path):
             assert len({one.status().step for one in seeds}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("search", "scheduler"),
     cases(
@@ -681,6 +696,7 @@ def begun(planner, node_id="node-1"):
     return segment.trial_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("search", "scheduler"),
     cases(*itertools.product(["grid", "optuna"], ["asha", "none"]), quick=[("grid", "none"), ("optuna", "asha")]),
@@ -1037,6 +1053,7 @@ def test_a_suggestion_cut_short_in_the_journal_is_taken_back(tmp_path, examples,
         assert table(torn) == table(calm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", [pytest.param("none", marks=pytest.mark.long), "asha"])
 def test_a_search_without_its_journal_makes_the_same_suggestions_from_the_rows(tmp_path, examples, scheduler):
     (path, calm), cut = examples.calm("optuna", scheduler), Run(tmp_path / "runs" / "tiny" / "cut")

@@ -601,6 +601,7 @@ def exit_code_of(child):
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("retries", "state"), [(1, "pending"), (0, "failed")])
 def test_a_trial_that_hangs_ends_its_process_and_says_where_it_hung(segment, monkeypatch, retries, state):
     part = segment(settings=retrying(hang=retries, hang_after_s=0.5))
@@ -615,6 +616,7 @@ def test_a_trial_that_hangs_ends_its_process_and_says_where_it_hung(segment, mon
     assert status.cause.startswith("no training step" if state == "failed" else "")
 
 
+@pytest.mark.slow
 def test_a_trial_that_hangs_while_its_data_is_opened_ends_too(segment, monkeypatch):
     part = segment(settings=retrying(hang_after_s=0.2))
     monkeypatch.setattr(segment_module, "OPENING_S", 0.3)
@@ -635,6 +637,7 @@ def wait_for_ever(*arguments):
     threading.Event().wait()
 
 
+@pytest.mark.slow
 def test_a_process_ends_also_when_its_hang_cannot_be_recorded(segment, monkeypatch):
     part = segment(settings=retrying(hang_after_s=0.2))
     monkeypatch.setattr(segment_module, "RECORD_S", 0.2)
@@ -894,6 +897,7 @@ def test_a_trial_that_stop_steps_ends_between_evaluations_is_evaluated_there(seg
     assert {"mig", "sap"} <= last["scored"].keys()
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_allowed_to_train_on_has_the_rows_of_one_that_never_stopped(segment):
     whole = segment(**BETWEEN, seed=3)
     list(work(whole))
@@ -1009,6 +1013,7 @@ def test_a_worker_of_an_older_driver_writes_no_pictures(segment, monkeypatch, fa
     assert not (folder.path / "pictures").exists()
 
 
+@pytest.mark.slow
 def test_time_spent_on_pictures_is_the_trial_s(segment, monkeypatch):
     real = pictures.drawn
     monkeypatch.setattr(pictures, "drawn", lambda trained, **asked: (time.sleep(0.2), real(trained, **asked))[1])

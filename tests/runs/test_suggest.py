@@ -237,6 +237,7 @@ def test_a_damaged_journal_in_a_store_is_refused(object_store):
     assert outcome(path) == "refused"
 
 
+@pytest.mark.slow
 def test_a_journal_in_a_store_holds_the_same_suggestions_through_every_death(tmp_path, object_store):
     whole = study(tmp_path / "whole", points=6)
     carry_on(whole)

@@ -37,6 +37,7 @@ def test_fresh_sweeps_with_faults_do_so_too(sweeps):
     assert {seed: text for seed, text in found.items() if text} == {}
 
 
+@pytest.mark.slow
 def test_every_kind_of_fault_is_drawn_and_happens(sweeps):
     happened = set()
     for seed in range(1000):

@@ -80,6 +80,7 @@ def test_without_a_server_the_specification_is_written(away, maker):
     assert written["project"] == "demo"
 
 
+@pytest.mark.slow
 def test_runs_are_those_of_the_group(away, maker):
     spec = reports.specification(read(maker.run), place_of(maker))["spec"]
     (runs,) = grid(spec)["runSets"]

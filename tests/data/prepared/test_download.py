@@ -462,6 +462,7 @@ download(File("thing.bin", (sys.argv[1],)), Path(sys.argv[2]), "command", lambda
 """
 
 
+@pytest.mark.slow
 def test_the_successor_of_a_killed_process_continues(server, tmp_path):
     url = server.serves("/f", Reply(CONTENT * 10, pause_s=0.05), Reply(CONTENT * 10))
     part = tmp_path / "thing.bin.part"

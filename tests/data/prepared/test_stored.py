@@ -81,6 +81,7 @@ def test_a_pickle_is_small_and_reads_the_root_of_the_process_that_opens_it(root,
 # ---- many processes
 
 
+@pytest.mark.slow
 def test_ten_processes_that_start_at_once_prepare_it_once(root, processes):
     slow = source_of(read=partial(examples.read_slowly, shape=GREY))
     everyone, answers = processes.Barrier(PROCESSES), processes.Queue()
