@@ -39,7 +39,7 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def state() -> dict[str, Any]:
-    return Training(trial_config(**SMALL)).state()
+    return Training(trial_config(**SMALL)).state() | {"step": 1}
 
 
 @pytest.fixture

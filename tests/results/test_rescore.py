@@ -98,7 +98,7 @@ def test_every_trial_of_a_data_set_sees_the_same_images(trained, monkeypatch):
 def test_nothing_is_written_even_where_a_checkpoint_is_damaged(run, said):
     folder = run.trials()[0]
     last = folder.checkpoints.steps()[-1]
-    folder.checkpoints.save(4, folder.checkpoints.load(last))
+    folder.checkpoints.save(4, folder.checkpoints.load(last) | {"step": 4})
     folder.checkpoints.path(last).write_bytes(b"ruined")
     before = contents(run)
     found = scores_of_run(run, asked(["mig"], [], "full"), say=said.append)

@@ -40,6 +40,13 @@ def test_a_checkpoint_comes_back_bit_for_bit(checkpoints):
     assert bits(state) == bits(STATE)
 
 
+def test_a_checkpoint_of_another_step_is_passed_over(checkpoints):
+    save(checkpoints, 5, 10)
+    checkpoints.path(10).write_bytes(checkpoints.path(5).read_bytes())
+    step, _, notes = checkpoints.newest()
+    assert (step, notes) == (5, [f"{checkpoints.path(10)} is the checkpoint of step 5; using the previous checkpoint"])
+
+
 def test_without_a_checkpoint_training_begins_at_zero(checkpoints):
     assert checkpoints.newest() == (0, None, [])
 

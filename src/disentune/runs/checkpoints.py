@@ -49,8 +49,11 @@ class Checkpoints:
             return file.read(len(MAGIC) + 64)[len(MAGIC) :].decode(errors="replace")
 
     def load(self, step: int) -> dict[str, Any]:
-        """Raises TrialError if the file was changed after it was written."""
-        return unpacked(read_bytes(self.path(step), LARGEST_CHECKPOINT), self.path(step))
+        """Raises TrialError if the file was changed after it was written, or is that of another step."""
+        state = unpacked(read_bytes(self.path(step), LARGEST_CHECKPOINT), self.path(step))
+        if state.get("step", step) != step:
+            raise TrialError(f"{self.path(step)} is the checkpoint of step {state['step']}")
+        return state
 
     def newest(self) -> tuple[int, dict[str, Any] | None, list[str]]:
         """Step and state of the newest intact checkpoint (0 and None if there is none), and a note on each damaged one.
