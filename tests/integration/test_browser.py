@@ -295,13 +295,12 @@ def test_the_page_follows_the_systems_theme_and_its_button(opened, study_page, s
 
 @pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(
-    "selector", ["small", ".hint", "a", "figcaption", ".badge.done", ".badge.failed", "dt", "thead th"]
-)
-def test_every_kind_of_text_has_enough_contrast(opened, study_page, scheme, selector):
+def test_every_kind_of_text_has_enough_contrast(opened, study_page, scheme):
     tab = opened(study_page, color_scheme=scheme)
-    for paper in ("body", ".card"):
-        assert contrast(colour(tab, selector, "color"), colour(tab, paper, "backgroundColor")) >= 4.5
+    papers = [colour(tab, paper, "backgroundColor") for paper in ("body", ".card")]
+    for selector in ("small", ".hint", "a", "figcaption", ".badge.done", ".badge.failed", "dt", "thead th"):
+        ink = colour(tab, selector, "color")
+        assert min(contrast(ink, paper) for paper in papers) >= 4.5, selector
 
 
 @pytest.mark.parametrize("name", ["study_page", pytest.param("strange_page", marks=pytest.mark.long)])

@@ -65,7 +65,7 @@ def test_a_plugin_in_the_current_folder_trains_in_the_workers(commands, tmp_path
     sweep = tmp_path / "mine.yaml"
     sweep.write_text(QUICKSTART.read_text().replace("[ada_gvae, beta_vae]", "['my_vae:FRAMEWORK']"))
     commands.environment.pop("PYTHONPATH", None)
-    code, output = commands.run("run", str(sweep), *SHORT)
+    code, output = commands.run("run", str(sweep), *SHORT, "--limit", "2")
     assert code == 0, output
     assert {trial["config"]["framework"]["name"] for trial in commands.json("results", "quickstart")} == {
         "my_vae:FRAMEWORK"
