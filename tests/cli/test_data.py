@@ -155,6 +155,13 @@ def test_a_touched_file_with_the_same_contents_is_still_the_same(disentune, root
     assert "mine.npz has changed since it was prepared" in complained
 
 
+def test_a_manipulated_data_set_without_its_donors_cannot_be_prepared(disentune, root):
+    options = ["base=xysquares", "donors=donors", "epsilon=0.1", "steps=10"]
+    code, _, complained = disentune("data", "prepare", "manipulated", *(w for one in options for w in ("--set", one)))
+    assert code == 2
+    assert "is made from the trained models of 'donors', which are not known yet; name their sweep" in complained
+
+
 def test_a_drawn_data_set_needs_no_preparation(disentune, root):
     code, printed, _ = disentune("data", "prepare", "xysquares")
     assert (code, printed) == (0, "'xysquares' is drawn on the fly; there is nothing to prepare\n")

@@ -196,6 +196,7 @@ WRONG_NEEDS = {
     "needs: donors.yaml": "needs: must be a mapping such as {donors: sweeps/donors.yaml}, got 'donors.yaml'",
     "needs: {donors: 3}": "needs.donors: must be the path of a sweep file (.yaml), or a sweep as a mapping, got 3",
     "needs: {others: donors.yaml}": "dataset.donors: unknown key of needs 'donors'. Did you mean 'others'?",
+    "": "dataset.donors: 'donors' must be a key of `needs`, which this sweep does not have; add needs: {donors: FILE}",
 }
 
 
@@ -223,6 +224,16 @@ def test_two_sweeps_of_one_name_are_refused(disentune, tmp_path, monkeypatch):
 def test_more_donors_than_the_needed_sweep_has_trials_are_refused_before_any_is_trained(disentune, study, monkeypatch):
     err = refused(disentune, monkeypatch, "run", study, "--set", "arms.changed.dataset.best=4")
     assert "4 best and 1 worst donors are asked for" in err
+
+
+@pytest.mark.parametrize(("root", "reason"), [(None, "no data root is set"), ("data", "must be an absolute path")])
+def test_a_missing_data_root_is_refused_before_any_donor_is_trained(disentune, study, monkeypatch, root, reason):
+    monkeypatch.delenv("DISENTUNE_DATA")
+    if root:
+        monkeypatch.setenv("DISENTUNE_DATA", root)
+    for command in ("plan", "run"):
+        assert reason in refused(disentune, monkeypatch, command, study)
+    assert not (study.parent / "runs").exists()
 
 
 def test_set_does_not_reach_into_a_needed_sweep(disentune, study, monkeypatch):

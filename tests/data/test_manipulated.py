@@ -122,8 +122,8 @@ def contents(params):
     return data._prepared.about.sha256
 
 
-def test_the_same_donors_give_the_same_bytes(storage, world):
-    params = small_manipulated(storage.parent, pytest.MonkeyPatch())
+def test_the_same_donors_give_the_same_bytes(storage, world, monkeypatch):
+    params = small_manipulated(storage.parent, monkeypatch)
     again = contents({**params})
     about = json.loads((world[0] / f"manipulated_{world[1]['manipulator']}" / "about.json").read_text())
     assert params == world[1]
@@ -216,6 +216,7 @@ def test_an_original_that_is_not_prepared_is_named(params, storage):
         ({"base": 3}, "must be a data set"),
         ({"base": "pinwheel"}, "must be a data set of fixed images"),
         ({"base": "noisy_dsprites"}, "must be a data set of fixed images"),
+        ({"base": "sparse_parts"}, "must have one image for every combination of known factors"),
         ({"base": {"name": "manipulated", "base": BASE, "donors": "x", "epsilon": 0.1, "steps": 1}}, "not manipulated"),
         ({"donors": 3}, "must be the name of a sweep in `needs`"),
         ({"donors": [{"role": "best", "trial": "x", "weights": "y"}]}, "trial: must be 16 of the digits"),

@@ -99,10 +99,10 @@ def test_a_resolved_study_is_a_trial(run):
 WRONG = [
     ({"best": 3, "worst": 2}, "3 best and 2 worst donors are asked for, but .* has 4 trials; ask for fewer"),
     ({"metric": "migg"}, "dataset.metric: 'migg' is not scored by .*Did you mean 'mig'"),
-    ({"base": {**BASE, "image_size": 16}}, "dataset.base: differs .* image_size was 16, is 8"),
+    ({"base": {**BASE, "image_size": 16}}, "dataset.base: differs .* image_size is 16 here and 8 there"),
     (
         {"base": {"name": "x_columns", "image_size": 8, "square_size": 2}},
-        "name was 'x_columns', is 'xysquares'; make them",
+        "name is 'x_columns' here and 'xysquares' there; make them",
     ),
     ({"donors": "donor"}, "dataset.donors: 'donor' is not a key of `needs`. Did you mean 'donors'"),
     ({"epsilon": 2.0}, "dataset.epsilon: must be <= 1"),

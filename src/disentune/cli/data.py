@@ -156,10 +156,14 @@ def _state(sources: tuple[Source, ...]) -> str:
 
 def _sources(name: str, sets: list[str]) -> tuple[Source, ...]:
     from disentune.data import DATASETS
+    from disentune.data.manipulated import Params as Manipulated
+    from disentune.data.manipulated import donors_unknown
     from disentune.parameters import chosen
     from disentune.spec.sweepfile import overrides_by_key
 
     dataset, params = chosen(DATASETS, name, overrides_by_key(sets, example="split=training"))
+    if isinstance(params, Manipulated) and params.manipulator is None:
+        raise DataError(donors_unknown(params))
     return dataset.sources(params)
 
 

@@ -86,6 +86,9 @@ def _original(given: Any) -> dict[str, Any]:
     params = _checked(dataset.params, _without_name(section))
     if dataset.points or dataset.noisy(params) or dataset.params is Params:
         raise ValueError(f"must be a data set of fixed images that is not manipulated itself, but is '{dataset.name}'")
+    if dataset.lacks(params):
+        raise ValueError(f"must have one image for every combination of known factors, as the change is a function of "
+                         f"them, which '{dataset.name}' does not have here")  # fmt: skip
     return {"name": section["name"], **params.model_dump()}
 
 
@@ -186,8 +189,7 @@ class Manipulated(StoredImages):
 
     def __init__(self, params: Params):
         if params.manipulator is None:
-            raise DataError(f"the data set 'manipulated' is made from the trained models of '{params.donors}', which "
-                            "are not known yet; name their sweep in `needs` and use: disentune run SWEEP")  # fmt: skip
+            raise DataError(donors_unknown(params))
         self._params = params
         self.original = _opened(params)
         factors = dict(zip(self.original.factor_names, self.original.factor_sizes, strict=True))
@@ -195,6 +197,13 @@ class Manipulated(StoredImages):
 
     def __reduce__(self) -> tuple[Callable[..., "Manipulated"], tuple[Any, ...]]:
         return Manipulated, (self._params,)
+
+
+def donors_unknown(params: Params) -> str:
+    return (
+        f"the data set 'manipulated' is made from the trained models of '{params.donors}', which are not known yet; "
+        "name their sweep in `needs` and use: disentune run SWEEP"
+    )
 
 
 def _opened(params: Params) -> FactorImages:

@@ -106,13 +106,17 @@ class Anisotropic(Frozen):
                 "lower prior.images"
             )
         if available < needed:
+            more = "raise prior.images, or " if self.images == available else ""
             raise ValueError(
                 f"prior: anisotropic needs {needed} principal components, but there are {available} images or pixels "
-                "to compute them from; raise prior.images, or use fewer latents or `take: top`"
+                f"to compute them from; {more}{self._fewer()}"
             )
 
     def _needed(self, latents: int) -> int:
         return RELEASED if self.take == "as_released" else latents
+
+    def _fewer(self) -> str:
+        return "use fewer latents" if self.take == "top" else "use `take: top`, which needs one for each latent"
 
     def law(self, latents: int, images: Images) -> "AnisotropicLaw":
         """Computes the components. Raises ValueError if the images span fewer dimensions than components are needed."""
@@ -123,7 +127,7 @@ class Anisotropic(Frozen):
         if rank < needed:
             raise ValueError(
                 f"prior: anisotropic needs {needed} principal components, but the {len(seen)} images span only "
-                f"{rank} dimensions; use fewer latents, `take: top` or another prior"
+                f"{rank} dimensions; {self._fewer()}, or take another prior"
             )
         return AnisotropicLaw(variances[:needed][-latents:].log(), self.scale, self.learned)
 

@@ -11,7 +11,7 @@ from disentune.parameters import Mistake, validated, worded
 from disentune.plugin import Donor
 from disentune.runs.ledger import Run
 from disentune.runs.trial_folder import TrialFolder
-from disentune.spec.config import TrialConfig, changed_keys
+from disentune.spec.config import TrialConfig
 from disentune.spec.pixels import Pixels
 
 NAME = "manipulated"
@@ -148,8 +148,8 @@ def _assert_scored(params: Params, known: Iterable[str], where: str) -> None:
 
 def _assert_fits(params: Params, config: TrialConfig, where: str) -> None:
     """Trained on the very images that are to be changed, with pixels in [0, 1]."""
-    if changes := changed_keys(params.base, config.dataset.tree()):
-        told = changes[:1] if changes[0].startswith("name ") else changes  # another data set has other parameters
+    if differences := _differences(params.base, config.dataset.tree()):
+        told = differences[:1] if params.base["name"] != config.dataset.name else differences  # others have other keys
         raise ConfigError(f"dataset.base: differs from the data set of {where}: {'; '.join(told)}; make them equal")
     if config.pixels != Pixels(transform="unit"):
         raise ConfigError(f"dataset.donors: {where} must have dataset.transform: unit and no noise, as the changes are "
@@ -158,6 +158,11 @@ def _assert_fits(params: Params, config: TrialConfig, where: str) -> None:
     if config.recon.plugin.channels(channels, config.recon.params) != channels:
         raise ConfigError(f"dataset.donors: {where} has decoders that give more than an image; use a recon loss "
                           "without a learned standard deviation")  # fmt: skip
+
+
+def _differences(base: Mapping[str, Any], donors: Mapping[str, Any]) -> list[str]:
+    keys = [key for key in dict.fromkeys((*base, *donors)) if base.get(key) != donors.get(key)]
+    return [f"{key} is {base.get(key)!r} here and {donors.get(key)!r} there" for key in keys]
 
 
 def _assert_one_loss(configs: Sequence[TrialConfig], run: Run) -> None:

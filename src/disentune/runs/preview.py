@@ -49,6 +49,8 @@ class Plan:
     warnings: list[str] = field(default_factory=list)
     sources: tuple[Source, ...] = ()
     """Prepared data that unfinished trials read."""
+    makes_data: bool = False
+    """Whether unfinished trials read data that the stages before are yet to make."""
     choice: Choice = EVERY_TRIAL
     """The trials that are counted."""
     transfers: Transfers = field(default_factory=Transfers)
@@ -140,6 +142,7 @@ def _counted(
         sweep.name, len(points), done=len(begun) - len(continuing), new=len(points) - len(begun) - len(taken),
         continuing=continuing, arms={arm: arms[arm] for arm in sweep.arms},
         sources=_sources(point.config for point in points if point.config.id not in over),
+        makes_data=any(point.config.awaits_donors for point in points if point.config.id not in over),
         taken=Counter(shown(one.run.path) for one in taken),
     )  # fmt: skip
 
@@ -203,6 +206,8 @@ def unprepared(plan: Plan) -> list[Source]:
     """Data that must be prepared before a trial can start. Raises ConfigError if the root is not set or data is
     damaged."""
     try:
+        if plan.makes_data:
+            root()
         missing = [source for source in plan.sources if about_of(source) is None]
         for source in missing:
             assert_obtainable(source)

@@ -210,6 +210,7 @@ def carry_out_study(study: Study) -> Ending:
 
 
 def _assert_can_begin(study: Study) -> None:
+    from disentune.runs.preview import unprepared
     from disentune.runs.stages import assert_same_needs, failure
 
     for stage in study.stages:
@@ -219,7 +220,9 @@ def _assert_can_begin(study: Study) -> None:
     for progress in looks.before:
         if progress.failed:
             raise ConfigError(failure(progress, study.run))
-    planned_study(study, looks)  # filters that select nothing are refused here
+    planned = planned_study(study, looks)  # filters that select nothing are refused here
+    if not study.wanted.address:  # else each node has a data root of its own
+        unprepared(planned)
 
 
 def _record_chain(study: Study) -> None:

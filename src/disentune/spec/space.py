@@ -408,7 +408,11 @@ def _setting_problems(sweep: SweepFile, arm: str, config: TrialConfig, unread: f
     if objective:
         yield from _cut_problems(sweep, config, objective.metric)
     if config.awaits_donors and (needed := config.dataset.params.donors) not in sweep.needs and "needs" not in unread:
-        text = unknown("key of needs", needed, sweep.needs)
+        text = (
+            unknown("key of needs", needed, sweep.needs)
+            if sweep.needs
+            else f"'{needed}' must be a key of `needs`, which this sweep does not have; add needs: {{{needed}: FILE}}"
+        )
         yield Problem(_located(sweep, arm, Mistake("dataset.donors", text)).where, f"dataset.donors: {text}")
 
 
