@@ -295,7 +295,7 @@ def test_a_missing_file_is_reported_in_the_plan(disentune, root, sweep):
     (root / "mine.npz").unlink()
     code, _, complained = disentune("plan", sweep)
     assert code == 2
-    assert "mine.npz does not exist; put the file in one of these places, or correct the path" in complained
+    assert "mine.npz exists; put the file in one of these places, or correct the path" in complained
 
 
 def test_damaged_data_is_reported_in_the_plan(disentune, root, sweep):

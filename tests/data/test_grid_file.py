@@ -140,7 +140,7 @@ def test_a_file_in_neither_place_is_refused_with_both(root, tmp_path, monkeypatc
     with pytest.raises(DataError) as raised:
         opened()
     assert str(raised.value) == (
-        f"{root}/own.npz does not exist, and {tmp_path}/own.npz does not exist; put the file in one of these places, "
+        f"none of {root}/own.npz, {tmp_path}/own.npz exists; put the file in one of these places, "
         "or correct the path"
     )
 

@@ -121,7 +121,7 @@ def test_what_is_neither_a_folder_nor_a_zip_file_is_refused(root):
 
 
 def test_a_missing_folder_is_named_with_its_places(root, tmp_path):
-    with pytest.raises(DataError, match=rf"{root}/gone does not exist, and {tmp_path}/gone does not.*file or folder"):
+    with pytest.raises(DataError, match=rf"none of {root}/gone, {tmp_path}/gone exists.*file or folder"):
         all_images(path="gone")
 
 

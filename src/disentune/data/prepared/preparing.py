@@ -150,9 +150,10 @@ def _no_file(places: list[Path], what: str) -> DataError:
     folder = next((path for path in places if path.is_dir()), None)
     if folder is not None:
         return DataError(f"{folder} is a folder, but must be a file; correct the path")
-    texts = [f"{path} does not exist" for path in places]
-    where = "there" if len(places) == 1 else "in one of these places"
-    return DataError(f"{', and '.join(texts)}; put the {what} {where}, or correct the path")
+    if len(places) == 1:
+        return DataError(f"{places[0]} does not exist; put the {what} there, or correct the path")
+    tried = ", ".join(map(str, places))
+    return DataError(f"none of {tried} exists; put the {what} in one of these places, or correct the path")
 
 
 def assert_obtainable(source: Source) -> None:
