@@ -95,3 +95,11 @@ def test_downstream_has_mean_accuracies_and_their_correlations():
 def test_what_cannot_be_correlated_is_reported(analysis, frame, message):
     with pytest.raises(ConfigError, match=message):
         analysis(frame)
+
+
+def test_four_trials_have_an_interval_without_a_warning():
+    """Some resamples draw one trial four times; these have no correlation."""
+    frame = study(setting=1.0).groupby("dataset").head(4)
+    rows = agreement(frame)
+    assert set(rows["n"]) == {4}
+    assert rows[["low", "high"]].notna().all(axis=None)

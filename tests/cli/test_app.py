@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from disentune.cli.app import help_text
 from disentune.errors import CRASHED, DONE, INTERRUPTED, SOME_FAILED, UNAVAILABLE, WRONG_INPUT, Unavailable
 from processes import patience_s
 from simulator import sweep_file
@@ -51,6 +52,11 @@ def test_the_version_names_what_bugs_depend_on_and_loads_none_of_it():
     found = {name: version(name) for name in ("disentune", "ray", "torch")}
     ours = "disentune {disentune} (Python {python}, ray {ray}, torch {torch})\n"
     assert done.stdout == ours.format(python=platform.python_version(), **found) + "0 []\n"
+
+
+def test_prose_of_help_is_one_line_per_paragraph_and_lists_keep_their_lines():
+    prose, table, examples = "Runs\na sweep.", "\b\none  1\ntwo  2", "Examples:\ndisentune list\ndisentune plan"
+    assert help_text("\n\n".join([prose, table, examples])).split("\n\n") == ["Runs a sweep.", table, examples]
 
 
 def test_help_groups_the_commands_and_names_every_exit_code(disentune):

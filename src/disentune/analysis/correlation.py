@@ -136,10 +136,11 @@ def _resampled(values: dict[str, np.ndarray], pairs: list[tuple[str, str]], n: i
     places = [[side.index(key) for key in keys] for side, keys in zip(sides, zip(*pairs, strict=True), strict=True)]
     for _ in range(RESAMPLES // CHUNK):
         counts = rng.multinomial(n, np.full(n, 1 / n), size=CHUNK)
-        first = np.stack([ranked[key].scaled(counts) * counts for key in sides[0]], axis=1)
-        second = np.stack([ranked[key].scaled(counts) for key in sides[1]], axis=2)
-        with np.errstate(invalid="ignore"):
-            yield (first @ second)[:, places[0], places[1]]
+        with np.errstate(divide="ignore", invalid="ignore"):  # a resample of one value only has no correlation: NaN
+            first = np.stack([ranked[key].scaled(counts) * counts for key in sides[0]], axis=1)
+            second = np.stack([ranked[key].scaled(counts) for key in sides[1]], axis=2)
+            found = (first @ second)[:, places[0], places[1]]
+        yield found
 
 
 class _Ranked:
@@ -159,6 +160,5 @@ class _Ranked:
         drawn = np.add.reduceat(counts[:, self.order], self.starts, axis=1)
         ranks = (np.cumsum(drawn, axis=1) - (drawn - 1) / 2)[:, self.tie]
         ranks -= ((ranks * counts).sum(axis=1) / counts.sum(axis=1))[:, None]
-        with np.errstate(invalid="ignore"):
-            found: np.ndarray = ranks / np.sqrt((ranks**2 * counts).sum(axis=1))[:, None]
+        found: np.ndarray = ranks / np.sqrt((ranks**2 * counts).sum(axis=1))[:, None]
         return found

@@ -82,8 +82,12 @@ class Sweep:
         name="spacing",
         trial={
             "dataset": {"name": "xysquares", "spacing": {"grid": [1, 8]}},
-            "framework.name": "beta_vae", "framework.beta": 1, "model": {"name": "mlp", "latents": 4},
-            "recon.name": "mse", "loss_scale": "mean", "training.steps": 1000, "evaluation.metrics": ["mig"],
+            "framework": {"name": "beta_vae", "beta": 1},
+            "model": {"name": "mlp", "latents": 4},
+            "recon.name": "mse",
+            "loss_scale": "mean",
+            "training.steps": 1000,
+            "evaluation.metrics": ["mig"],
         },
         seeds=3,
     )

@@ -6,6 +6,7 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
+from inspect import getdoc
 from typing import Annotated
 
 import typer
@@ -41,6 +42,16 @@ EXIT_CODES = (
     "answer, 130 interrupted."
 )
 
+
+def help_text(written: str) -> str:
+    """The help of a command, with prose on one line per paragraph so that it fills the terminal; lists keep theirs."""
+    return "\n\n".join(part if _is_list(part) else " ".join(part.split("\n")) for part in written.split("\n\n"))
+
+
+def _is_list(paragraph: str) -> bool:
+    return paragraph.startswith(("\b", "Examples:\n"))
+
+
 app = typer.Typer(
     name="disentune",
     epilog=EXIT_CODES,
@@ -69,8 +80,6 @@ app.command(rich_help_panel=LOOK)(analyse.analyse)
 app.command(rich_help_panel=LOOK)(report.report)
 app.command(rich_help_panel=LOOK)(score.score)
 app.command(rich_help_panel=LOOK)(dashboard.dashboard)
-app.command(rich_help_panel=KEEP)(clean.clean)
-app.command(rich_help_panel=KEEP)(archive.archive)
 app.command(rich_help_panel=LOOK)(models.export)
 app.command(rich_help_panel=LOOK)(models.encode)
 app.command(rich_help_panel=KEEP)(clean.clean)
@@ -80,6 +89,9 @@ app.add_typer(data.app, rich_help_panel=OTHER)
 app.add_typer(cluster.app, rich_help_panel=OTHER)
 app.command(rich_help_panel=OTHER)(submit.submit)
 app.command(rich_help_panel=OTHER)(wandb.sync)
+for _part in (app, data.app, cluster.app):
+    for _command in _part.registered_commands:
+        _command.help = help_text(_command.help or getdoc(_command.callback) or "")
 
 
 def _show_version(asked: bool) -> None:
