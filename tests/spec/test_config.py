@@ -201,6 +201,18 @@ def test_an_unknown_metric_is_a_mistake(metrics):
     assert any(key.startswith("evaluation.metrics") for key in mistakes(changed(evaluation__metrics=metrics)))
 
 
+@pytest.mark.parametrize("other", [{"every": 0}, {"table": "all"}, {"tables": 5}])
+def test_an_unknown_metric_is_found_beside_a_mistake_in_another_key_of_the_evaluation(other):
+    found = mistakes(changed(evaluation={"metrics": ["mig", "mgi"], **other}))
+    assert found.keys() == {"evaluation.metrics.name", f"evaluation.{next(iter(other))}"}
+
+
+@pytest.mark.parametrize("value", [[1, 2, 4], {"grd": [1, 2, 4]}])
+def test_a_misspelt_domain_is_found_below_a_misspelt_plugin(value):
+    found = mistakes(changed(dataset={"name": "xysquare", "spacing": value, "square_sise": 3, "grid_size": -1}))
+    assert found.keys() == {"dataset.name", "dataset.spacing"}
+
+
 @pytest.mark.parametrize("second", [{"name": "mig"}, {"name": "mig", "every": 7}, {"name": "mig", "codes": "both"}])
 def test_a_metric_twice_is_a_mistake(second):
     found = mistakes(changed(evaluation__metrics=["mig", second]))

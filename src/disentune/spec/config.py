@@ -5,6 +5,7 @@ import heapq
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, get_args
@@ -275,7 +276,7 @@ class TrialConfig:
         of_dataset = [mistake.key.startswith("dataset.") for mistake in mistakes]
         mistakes = [_with_shared_keys(m, Pixels) if own else m for m, own in zip(mistakes, of_dataset, strict=True)]
         plain = {key: _plain(kind, tree.get(key, {}), key, mistakes) for key, kind in PLAIN_SECTIONS.items()}
-        metrics = _metrics(plain["evaluation"], mistakes)
+        metrics = _metrics(plain["evaluation"] or _listed_metrics(tree.get("evaluation")), mistakes)
         scale = _one_of("loss_scale", tree.get("loss_scale"), LOSS_SCALES, mistakes)
         seed = tree.get("seed")
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
@@ -391,12 +392,20 @@ def _named(catalogue: Catalogue, section: Any, prefix: str, mistakes: list[Mista
     try:
         plugin = catalogue[name]
     except ValueError as error:
-        mistakes.append(Mistake(f"{prefix}.name", str(error)))
+        mistakes += [Mistake(f"{prefix}.name", str(error)), *_lists_for_values(catalogue, name, section, prefix)]
         return None
     result: Named | None = _once(
         plugin, prefix, section, mistakes, lambda found: _with_params(plugin, name, section, prefix, found)
     )
     return result
+
+
+def _lists_for_values(catalogue: Catalogue, name: str, section: Mapping[str, Any], prefix: str) -> Iterator[Mistake]:
+    """Lists and mappings where the plug-in that was probably meant takes a single value: misspelt domains."""
+    for near in get_close_matches(name, catalogue.names(), n=1, cutoff=0.6):
+        found: list[Mistake] = []
+        _with_params(catalogue[near], near, section, prefix, found)
+        yield from (one for one in found if one.shows_value and isinstance(one.value, list | Mapping))
 
 
 MOST_REMEMBERED = 10_000
@@ -466,6 +475,12 @@ def _checked(
         found = [mistake._replace(key=ends.get(mistake.key, mistake.key)) for mistake in found]
         mistakes += [mistake for mistake in found if mistake.key not in wrong and mistake not in mistakes]
     return checked
+
+
+def _listed_metrics(evaluation: Any) -> EvaluationParams | None:
+    """The list of metrics without the other keys of the section, one of which is wrong."""
+    listed = evaluation.get("metrics") if isinstance(evaluation, Mapping) else None
+    return EvaluationParams(metrics=listed) if isinstance(listed, list) else None
 
 
 def _metrics(evaluation: EvaluationParams | None, mistakes: list[Mistake]) -> tuple[Scored, ...]:
