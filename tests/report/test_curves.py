@@ -269,3 +269,10 @@ def test_trials_of_a_random_search_have_no_mean(make_run):
     assert len(thin(figure)) == 8
     assert "they differ in beta and learning_rate, so no mean is drawn" in caption.text
     assert KIND.choose(scores_of(maker)) == []
+
+
+def test_lines_of_single_trials_are_not_called_means(make_run):
+    maker = make_run()
+    for beta in (1.0, 2.0):
+        quick_trial(maker, course(0.1, 0.2), framework__beta=beta)
+    assert drawn(scores_of(maker))[1].text == "Each line is a trial (n = 2)."

@@ -1,7 +1,10 @@
 """The page's table of differences."""
 
+from datetime import UTC, datetime
+
 from disentune.report.differences import differences
-from disentune.report.page import differences_of
+from disentune.report.page import differences_of, html
+from disentune.report.scores import RunScores
 from disentune.results.tables import objective_or_default
 
 
@@ -17,3 +20,15 @@ def test_one_seed_has_no_differences(studied):
     results = studied(seeds=1)
     assert differences(results, objective_or_default(results)) is None
     assert differences_of(results, objective_or_default(results)) is None
+
+
+def test_two_seeds_have_no_columns_of_p(studied):
+    results = studied(seeds=2)
+    found = differences_of(results, objective_or_default(results))
+    titles = [column.title for column in found["columns"]]
+    assert titles == ["a", "b", "n", "a - b", "95 % interval", "verdict"]
+    page = html(
+        RunScores(results, objective_or_default(results)), [], "runs/demo/main", datetime(2026, 1, 2, tzinfo=UTC)
+    )
+    assert "with its 95 % t interval" in page
+    assert "p holm" not in page

@@ -255,6 +255,7 @@ def test_trials_that_had_less_training_are_hollow_and_in_no_mean():
     assert whole(trials)["value"].tolist() == [0.1, 0.2]
     assert whole(trials[2:])["value"].tolist() == [0.9]  # where none ended, all count
     assert "1 trial that was stopped early or is still training; means exclude them if others of" in budgets(trials)
+    assert budgets(trials, has_means=False).endswith("1 trial that was stopped early or is still training.")
     assert budgets(trials[:2]) == ""
 
 

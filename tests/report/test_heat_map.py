@@ -304,3 +304,15 @@ def test_a_full_crossing_is_averaged_where_both_keys_are_named_and_anything_else
     with pytest.raises(NothingToDraw, match="would average over batch_size, which are not fully crossed"):
         drawn(scores.only("seed == 0 and (framework.beta == 1 or training.batch_size > 8)"),
               x="framework.beta", y="model.latents")  # fmt: skip
+
+
+def test_a_panel_of_a_number_names_its_key(make_run):
+    maker = make_run()
+    for spacing in (1, 2):
+        for beta in (1.0, 2.0):
+            for latents in (3, 6):
+                changes = {"dataset__spacing": spacing, "framework__beta": beta, "model__latents": latents}
+                quick_trial(maker, [{"step": 1, "mig": beta}], **changes)
+    figure, _, _ = drawn(scores_of(maker), x="dataset.spacing", y="framework.beta")
+    titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
+    assert titles == ["latents 3 (n = 4)", "latents 6 (n = 4)"]

@@ -207,6 +207,15 @@ def test_groups_of_one_trial_have_no_columns_of_spread(make_run):
     assert [column.title for column in page.groups_of(results, objective_or_default(results))] == ["beta", "mean", "n"]
 
 
+def test_a_group_without_a_score_has_a_dash_for_its_interval(make_run):
+    maker = make_run()
+    for seed in range(2):
+        quick_trial(maker, rows(0.1 * seed), framework__beta=1.0, seed=seed)
+    quick_trial(maker, [], framework__beta=2.0, status="failed")
+    columns = {one.title: one for one in page.groups_of(read(maker.run), Objective(metric="mig", mode="max"))}
+    assert [cell.text for cell in columns["95 % interval"].cells][1:] == ["–"]
+
+
 # ---- the page as a whole
 
 

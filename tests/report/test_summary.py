@@ -164,3 +164,26 @@ def test_the_mean_of_a_course_ends_where_the_first_trial_of_its_group_ends(make_
     first = curve(0.5)[0]["step"]
     assert [line.get_xdata().tolist() for line in thick] == [[first]]
     assert max(line.get_xdata()[-1] for line in figure.axes[1].lines) == curve(0.5)[-1]["step"]
+
+
+def test_trials_with_one_evaluation_have_no_development(make_run):
+    maker = make_run()
+    for beta in (1.0, 2.0):
+        maker.trial([{"step": 300, "loss": 1.0, "mig": beta}], framework__beta=beta)
+    figure, caption = drawn(read(maker.run))
+    assert len(figure.axes) == 1
+    assert caption.title == "MIG of every group"
+    assert "Left" not in caption.text
+    assert "Right" not in caption.text
+
+
+@pytest.mark.parametrize(("latents", "told"), [((3, 6), False), ((3, 4, 5, 6), True)])
+def test_many_lines_of_one_colour_are_explained_where_there_is_no_room_for_names(make_run, latents, told):
+    maker = make_run()
+    for beta in (1.0, 4.0, 16.0, 64.0):
+        for number in latents:
+            maker.trial(curve(beta + number), framework__beta=beta, model__latents=number)
+    figure, caption = drawn(read(maker.run))
+    names = [text.get_text() for text in figure.axes[1].texts]
+    assert bool(names) != told
+    assert ("The stronger a colour, the larger latents." in caption.text) == told

@@ -229,7 +229,7 @@ def _explained(scores: RunScores, courses: list[Course], layout: Layout, series:
     broken = len(scores.results.trials) - len(scores.trials)
     bands = any(np.isfinite(course.sd).any() for course in courses if course.trials)
     parts = [
-        _lines(trials, layout, bands),
+        _lines(trials, layout, bands, single=all(course.trials <= 1 for course in courses)),
         f"{short} {'trial ends' if short == 1 else 'trials end'} before others of the same line: means stop there, "
         "so that they compare trials of equal budget, and thin lines continue." if short else "",
         f"The {len(series.values)} of {series.total} groups with the most trials are shown."
@@ -239,9 +239,11 @@ def _explained(scores: RunScores, courses: list[Course], layout: Layout, series:
     return " ".join(part for part in parts if part)
 
 
-def _lines(trials: int, layout: Layout, bands: bool) -> str:
+def _lines(trials: int, layout: Layout, bands: bool, single: bool) -> str:
     if trials == 1:
         return "The only trial (n = 1)."
+    if single and not layout.mixed:
+        return f"Each line is a trial (n = {trials})."
     if layout.mixed:
         return f"Each line is a trial (n = {trials}); they differ in {listed(layout.mixed)}, so no mean is drawn."
     count = "" if layout.series or layout.panels else f" (n = {trials})"

@@ -178,9 +178,14 @@ def panelled(figure: Figure, scores: RunScores, trials: pd.DataFrame, keys: Sequ
     for axes, value, text in zip(grid, found.values, found.labels, strict=True):
         own = trials[column == value] if keys else trials
         if keys:
-            name = f"{words(keys[0])} {text}" if len(keys) == 1 and not isinstance(value, str) else text
-            axes.set_title(f"{name} (n = {len(own)})", fontsize=9, loc="left")
+            title_panel(axes, keys, value, text, len(own))
         yield axes, own
+
+
+def title_panel(axes: Axes, keys: Sequence[str], value: Any, text: str, count: int) -> None:
+    """The label of the panel's value, with the key of a number, and how many trials it has."""
+    name = f"{words(keys[0])} {text}" if len(keys) == 1 and not isinstance(value, str) else text
+    axes.set_title(f"{name} (n = {count})", fontsize=9, loc="left")
 
 
 def axes_grid(figure: Figure, count: int) -> list[Axes]:
@@ -429,7 +434,7 @@ def has_replicates(trials: pd.DataFrame, layout: Layout) -> bool:
 EXCLUDED = "exclude them if others of the same group trained to the end"
 
 
-def budgets(trials: pd.DataFrame) -> str:
+def budgets(trials: pd.DataFrame, has_means: bool = True) -> str:
     """A sentence about trials that were stopped early or are still training."""
     cut = int(trials["cut"].sum())
     if not cut:
@@ -437,7 +442,7 @@ def budgets(trials: pd.DataFrame) -> str:
     if cut == len(trials):
         return f"Hollow dots: none of the {cut} trials has trained to the end, so their budgets may differ."
     are = "1 trial that was stopped early or is" if cut == 1 else f"{cut} trials that were stopped early or are"
-    return f"Hollow dots: {are} still training; means {EXCLUDED}."
+    return f"Hollow dots: {are} still training{f'; means {EXCLUDED}' if has_means else ''}."
 
 
 def listed(keys: Sequence[str], most: int = 6) -> str:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from disentune.report.canvas import MISSING, SHADES, WIDTH, tilted, words
 from disentune.report.design import Design
-from disentune.report.groups import combined, listed, shown, whole
+from disentune.report.groups import combined, listed, shown, title_panel, whole
 from disentune.report.kind import Caption, Kind
 from disentune.report.places import Places, matrix, places, range_of, refuse_absent, write
 from disentune.report.scores import NothingToDraw, RunScores
@@ -53,11 +53,11 @@ def draw(figure: Figure, scores: RunScores, spec: HeatMap) -> Caption:
         raise NothingToDraw(f"no trial has both one of the shown values of {words(x)} and one of {words(y)}")
     metric = spec.metric or scores.objective.metric
     axes = _draw_tables(figure, tables, f"mean {words(metric)} ({scores.better(metric)})")
-    for one, text, table in zip(axes, values.labels, tables, strict=True):
+    for one, value, text, table in zip(axes, values.values, values.labels, tables, strict=True):
         _label_axes(one, across, up)
         one.set(xlabel=words(x), ylabel=words(y) if one is axes[0] else "")
         if panels:
-            one.set_title(f"{text} (n = {table.count.sum()})", fontsize=9, loc="left")
+            title_panel(one, panels, value, text, int(table.count.sum()))
     if not scores.is_number(y):
         axes[0].invert_yaxis()
     by = f", {listed(panels)} in panels" if panels else ""

@@ -394,7 +394,7 @@ def groups_of(results: Results, objective: Objective) -> list[Column]:
     by = [key for key in table if key in ("arm", *config_keys(table))]
     if table["arm"].nunique() < 2:
         by = [key for key in by if key != "arm"]
-    table[INTERVAL] = intervals(table)
+    table[INTERVAL] = [text or None for text in intervals(table)]
     spread = (INTERVAL, "sd", "n", "min", "max") if table["n"].max() > 1 else ("n",)  # of one trial there is none
     numbers = [key for key in ("mean", *spread, "stopped", "failed", MIN_STEP) if key in table]
     return columns({**cells(table, [*by, *numbers]), **_other_means(results, objective)})
@@ -419,7 +419,8 @@ def differences_of(results: Results, objective: Objective) -> dict[str, Any] | N
     found = differences(results, objective)
     if found is None:
         return None
-    return {"by": words(found.by), "columns": columns(cells(found.table, found.table)), "notes": found.notes}
+    kept = [key for key in found.table if found.table[key].any()]  # with two seeds there is no p, for example
+    return {"by": words(found.by), "columns": columns(cells(found.table, kept)), "notes": found.notes}
 
 
 def environment_of(run: Run) -> dict[str, str]:

@@ -35,6 +35,7 @@ from disentune.report.groups import (
     shown,
     spread,
     table,
+    title_panel,
     titled,
     value_label,
     whole,
@@ -128,8 +129,8 @@ def _panels(figure: Figure, trials: pd.DataFrame, layout: Layout) -> Iterator[tu
     for axes, value in zip(axes_grid(figure, len(found)), found, strict=True):
         own = trials[trials["panel"] == value]
         if layout.panels:
-            name = value_label(keys[1:], value[1] if len(keys) == 2 else value[1:])
-            axes.set_title(f"{name} (n = {len(own)})", fontsize=9, loc="left")
+            shown_value = value[1] if len(keys) == 2 else value[1:]
+            title_panel(axes, keys[1:], shown_value, value_label(keys[1:], shown_value), len(own))
         yield axes, own["key"].iloc[0], own
 
 
@@ -193,8 +194,10 @@ def _caption(
     title = f"{said(scores, spec.metric)} against {strength}" + (f", by {by}" if by else "")
     bins = "Strengths differ from trial to trial, so points are bins with about the same number of trials."
     binned = not points.empty and points["binned"].any()
-    return captioned(title, counted(scores, trials), _bars(points), bins if binned else "", _weaker(keys),
-                     mixture(layout, trials), budgets(trials), series.note, _unswept(scores, spec))  # fmt: skip
+    return captioned(
+        title, counted(scores, trials), _bars(points), bins if binned else "", _weaker(keys), mixture(layout, trials),
+        budgets(trials, not layout.mixed), series.note, _unswept(scores, spec),
+    )  # fmt: skip
 
 
 def _bars(points: pd.DataFrame) -> str:

@@ -3,7 +3,7 @@
 import io
 import textwrap
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,8 @@ class Outcome:
     series: Shown
     layout: Layout | None
     places: list[Any]
+    has_course: bool = True
+    """Whether any trial was scored at more than one step, so that there is a right panel."""
     ranked: int = 0
     """The total number of groups, of which the best are shown."""
 
@@ -108,10 +110,22 @@ def choose(scores: RunScores) -> list[Summary]:
 def draw(figure: Figure, scores: RunScores, spec: Summary) -> Caption:
     found = _draw_both(figure, scores, spec.metric)
     metric = words(spec.metric or scores.objective.metric)
-    return captioned(f"{metric} of every group, and how it developed", "Left: the outcome.",
-                     counted(scores, found.trials), _marks(found), _mixture(scores, found),
-                     "Right: the mean of each group over the training steps; thin lines are single trials.",
-                     budgets(found.trials))  # fmt: skip
+    course = _course_in_words(found)
+    return captioned(f"{metric} of every group{', and how it developed' if course else ''}",
+                     "Left: the outcome." if course else "", counted(scores, found.trials), _marks(found),
+                     _mixture(scores, found), course, budgets(found.trials))  # fmt: skip
+
+
+def _course_in_words(found: Outcome) -> str:
+    """How to read the right panel; empty if there is none."""
+    if not found.has_course:
+        return ""
+    text = "Right: the mean of each group over the training steps; thin lines are single trials."
+    if found.layout is None or len(_curves(found)) <= MOST_LABELS:
+        return text
+    x = words(str(found.layout.x))
+    meaning = f"the stronger a colour, the larger {x}" if _is_number_axis(found) else f"the line style tells {x}"
+    return f"{text} {meaning[0].upper()}{meaning[1:]}."
 
 
 def _marks(found: Outcome) -> str:
@@ -158,9 +172,12 @@ def _draw_both(figure: Figure, scores: RunScores, metric: str | None) -> Outcome
     design = scores.scored_design(metric)
     layout = layout_of(scores, design)
     figure.set_size_inches(WIDTH, HEIGHT)
+    rows = scores.results.rows[["trial_id", "step", metric or scores.objective.metric]].dropna()
+    if rows.groupby("trial_id")["step"].nunique().max() < 2:
+        return replace(_draw_outcome(figure.subplots(), scores, metric, layout), has_course=False)
     outcome, course = figure.subplots(1, 2, sharey=scores.objective.at == "last" and layout is not None)
     found = _draw_outcome(outcome, scores, metric, layout)
-    _draw_course(course, scores, metric or scores.objective.metric, found)
+    _draw_course(course, rows, found)
     return found
 
 
@@ -273,7 +290,7 @@ def _draw_ranking(axes: Axes, scores: RunScores, metric: str | None) -> Outcome:
     axes.set_ylabel(titled(keys) if len(keys) == 1 else "")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="x", color=FAINT, linewidth=0.7)
-    return Outcome(trials, Shown((), [""], 1), None, best, len(order))
+    return Outcome(trials, Shown((), [""], 1), None, best, ranked=len(order))
 
 
 def _rank_colour(row: int) -> str:
@@ -317,8 +334,7 @@ def _paled(colour: str, share: float) -> tuple[float, ...]:
     return tuple(part + (1 - part) * 0.55 * share for part in to_rgb(colour))
 
 
-def _draw_course(axes: Axes, scores: RunScores, metric: str, found: Outcome) -> None:
-    rows = scores.results.rows[["trial_id", "step", metric]].dropna()
+def _draw_course(axes: Axes, rows: pd.DataFrame, found: Outcome) -> None:
     each = len(found.trials) <= MOST_LINES
     ends = [end for curve in _curves(found)
             for end in _draw_curve(axes, rows[rows["trial_id"].isin(curve.trials)], curve, each)]  # fmt: skip

@@ -243,7 +243,7 @@ def _caption(
     by = titled([*layout.series, *layout.panels])
     title = f"{said(scores, spec.metric)} against {words(layout.x)}" + (f", by {by}" if by else "")
     return captioned(title, counted(scores, trials), _lines(trials, drawn, log), mixture(layout, trials),
-                     budgets(trials), series.note)  # fmt: skip
+                     budgets(trials, not layout.mixed), series.note)  # fmt: skip
 
 
 def _lines(trials: pd.DataFrame, drawn: list[str], log: bool) -> str:
