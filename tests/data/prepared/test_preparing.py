@@ -381,7 +381,7 @@ def test_several_files_are_read_in_the_order_of_the_source(root, tmp_path):
 
 
 def test_a_users_own_file_that_is_missing_is_named(root, tmp_path):
-    with pytest.raises(DataError, match=f"{root / NAME} does not exist"):
+    with pytest.raises(DataError, match=f"none of {root / NAME}, .* exists; put the file in one"):
         prepare(source_of())
     with pytest.raises(DataError, match=f"{tmp_path}/mine.bin does not exist"):
         prepare(source_of(files=(File(str(tmp_path / "mine.bin")),)))
