@@ -213,9 +213,23 @@ def test_a_copy_of_a_trial_beside_it_counts_nowhere_and_is_named(disentune, fini
     assert kept == [line for line in before[1].splitlines() if "note:" not in line]
 
 
-@pytest.mark.parametrize("command", [["results", "tiny"], ["results", "tiny", "--json"], ["results", "tiny", "--csv"],
-                                     ["status", "tiny"], ["status", "tiny", "--json"], ["plan", "tiny.yaml"],
-                                     ["report", "tiny"]])  # fmt: skip
+VIEWS = [["results", "tiny"], ["results", "tiny", "--json"], ["results", "tiny", "--csv"], ["status", "tiny"],
+         ["status", "tiny", "--json"], ["plan", "tiny.yaml"], ["report", "tiny"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", VIEWS)
+def test_every_view_of_a_run_reports_a_row_that_was_altered(disentune, finished, tmp_path, command):
+    sweep_file(tmp_path)
+    folder = finished.trials()[2]
+    lines = folder.rows_path.read_bytes().splitlines(keepends=True)
+    lines[2] = lines[2].replace(b'"loss": ', b'"loss": 1', 1)
+    folder.rows_path.write_bytes(b"".join(lines))
+    code, out, err = disentune(*command)
+    assert code == 0
+    assert f"{folder.id}/rows.jsonl: line 3" in "".join((out + err).splitlines())
+
+
+@pytest.mark.parametrize("command", VIEWS)
 def test_every_view_of_a_run_reports_rows_that_were_cut(disentune, finished, tmp_path, command):
     sweep_file(tmp_path)
     folder = finished.trials()[2]

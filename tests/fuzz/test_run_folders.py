@@ -149,7 +149,7 @@ def test_a_changed_file_is_read_or_named(run: Run, name: str) -> None:
     assert not found, found
 
 
-@pytest.mark.parametrize("name", ["config.json", "population.json"])
+@pytest.mark.parametrize("name", ["config.json", "population.json", "rows.jsonl"])
 def test_a_flipped_bit_is_named_and_never_another_table(run: Run, name: str) -> None:
     path = file_of(run, name)
     sound = path.read_bytes()
@@ -166,7 +166,8 @@ def test_a_flipped_bit_is_named_and_never_another_table(run: Run, name: str) -> 
     def verdict(content: bytes) -> str:
         path.write_bytes(content)
         try:
-            return "" if told() == expected else "gives another table in silence"
+            is_noted = any(path.parent.name in note for note in tables.read(run).notes)
+            return "" if is_noted or told() == expected else "gives another table in silence"
         except ConfigError as error:
             return "" if str(path) in str(error) else f"names no file: {error}"
 

@@ -379,6 +379,26 @@ def test_a_trial_without_a_row_below_its_checkpoint_starts_from_a_checkpoint_bef
     assert [report.note for report in reports if report.note] == notes
 
 
+@pytest.mark.parametrize(("altered", "start"), [(8, 7), (4, 1)])
+def test_a_trial_with_an_altered_row_starts_from_a_checkpoint_before_it(segment, altered, start):
+    settings = Settings(checkpoint={"every_steps": 6, "keep": 2, "finished": "all"})
+    expected = undisturbed(segment, settings)
+    part = segment(until=11, settings=settings)
+    list(work(part))
+    folder = segment.run.trial(part.trial_id)
+    lines = folder.rows_path.read_bytes().splitlines(keepends=True)
+    line = next(at for at, row in enumerate(folder.rows()) if row["step"] == altered)
+    lines[line] = lines[line].replace(b'"loss": ', b'"loss": 1', 1)
+    folder.rows_path.write_bytes(b"".join(lines))
+    reports = list(work(segment(settings=settings)))
+    assert next(report.step for report in reports if not report.note) == start
+    assert rows_and_weights(folder) == expected
+    notes = [report.note for report in reports if report.note]
+    assert len(notes) == 1
+    assert notes[0].startswith(f"{folder.rows_path}: line {line + 1} ")
+    assert "was altered" in notes[0]
+
+
 def test_a_row_that_is_missing_among_those_after_the_newest_checkpoint_is_computed_too(segment):
     settings = Settings(checkpoint={"every_steps": 1000, "finished": "all"})
     expected = undisturbed(segment, settings)

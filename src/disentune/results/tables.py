@@ -22,7 +22,7 @@ from disentune.plugin import FIXED
 from disentune.results.ranking import BROKEN, At, Mode, evaluated, is_loss, rank
 from disentune.runs import scores
 from disentune.runs.ledger import Run, find_run
-from disentune.runs.rows import missing_row, missing_rows_note, with_end
+from disentune.runs.rows import Flaw, broken_rows_note, first_gap, missing_rows_note, with_end
 from disentune.runs.trial_folder import CONFIG, END, ROWS, STATUS, TrialFolder, is_cut, reached
 from disentune.spec.config import SECTIONS, flattened
 from disentune.spec.selection import select
@@ -49,6 +49,8 @@ class Record:
     """Whether it trained less than a finished trial: a scheduler stopped it early, or it has not ended."""
     gap: int | None = None
     """The first step whose row was written but is now missing."""
+    flaw: Flaw | None = None
+    """The first damaged line of its rows; only the rows before it are here."""
 
     def last(self) -> dict[str, Any]:
         """Its last row, with the last value of each metric, which may come from an earlier row."""
@@ -143,25 +145,26 @@ def only(results: Results, expression: str | None) -> Results:
     return replace(results, records=tuple(kept))
 
 
-def _gap_notes(run: Run, records: Iterable[Record]) -> list[str]:
-    gaps = {record.trial_id: record.gap for record in records if record.gap is not None}
-    if not gaps:
-        return []
+def _gap_notes(run: Run, records: Sequence[Record]) -> list[str]:
+    flaws = {record.trial_id: record.flaw for record in records if record.flaw}
+    gaps = {record.trial_id: record.gap for record in records if record.gap is not None and not record.flaw}
+    notes = [missing_rows_note(gaps)] if gaps else []
+    notes += [broken_rows_note(flaws)] if flaws else []
     command = shlex.join(["disentune", "resume", shown(run.path)])
-    return [f"{missing_rows_note(gaps)}, so numbers are missing; compute them again with: {command}"]
+    return [f"{note}, so numbers are missing; compute them again with: {command}" for note in notes]
 
 
 def _record(folder: TrialFolder) -> Record:
     """A record with its rows as written."""
     tree, arms = folder.tree_and_arms()
     status = folder.status()  # read before the rows, because a worker writes rows first
-    rows = folder.rows()
-    gap = missing_row(tree, reached(status), (row["step"] for row in rows))
+    rows, flaw = folder.rows_and_flaw()
+    gap = first_gap(tree, reached(status), (row["step"] for row in rows), flaw)
     if gap is not None and isinstance(
         folder.path, RemotePath
     ):  # files of a snapshot may have been read at different moments
         gap = TrialFolder(place(str(folder.path))).sound().gap
-    return Record(folder.id, arms, status.state, tree, folder.rows_to_end(rows), is_cut(status), gap)
+    return Record(folder.id, arms, status.state, tree, folder.rows_to_end(rows), is_cut(status), gap, flaw)
 
 
 class Maxima:

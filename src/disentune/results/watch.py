@@ -21,7 +21,7 @@ from disentune.metrics import best_of
 from disentune.results.ranking import BROKEN, evaluated, rank
 from disentune.runs.choice import Selection, parsed_selection
 from disentune.runs.ledger import Run
-from disentune.runs.rows import RowReader, missing_row
+from disentune.runs.rows import RowReader, first_gap
 from disentune.runs.trial_folder import FINISHED, ROWS, Status, TrialFolder, is_cut, is_final, reached
 from disentune.spec import space
 from disentune.spec.config import flattened, metric_keys, nested
@@ -268,7 +268,7 @@ class _Reader:
                 self.gap = self._gap()
 
     def _gap(self) -> int | None:
-        gap = missing_row(self.tree, reached(self.status), (mark.step for mark in self.marks))
+        gap = first_gap(self.tree, reached(self.status), (mark.step for mark in self.marks), self.reader.flaw)
         if gap is None or isinstance(self.folder.path, Path):
             return gap
         return TrialFolder(place(str(self.folder.path))).sound().gap  # objects may have been read in any order
@@ -329,8 +329,10 @@ class _Reader:
     @property
     def notes(self) -> list[str]:
         damage = [f"{self.folder.rows_path} has a damaged line"] if self.damaged else []
+        if self.reader.flaw:
+            damage = [f"{self.folder.rows_path}: {self.reader.flaw}; resuming the run computes it again"]
         lacks = f"{self.folder.rows_path} has no row of step {self.gap}; resuming the run computes it again"
-        return [*self.complaints.values(), *damage, *([lacks] if self.gap and not self.damaged else [])]
+        return [*self.complaints.values(), *damage, *([lacks] if self.gap and not damage else [])]
 
     def seen(self, ask: Asked, live: bool, now: float) -> Seen:
         """Rebuilt only if something has changed; the time of a running trial advances by itself."""

@@ -152,7 +152,7 @@ class Planner:
             return known
         folder = self.run.trial(point.config.id)
         known_folder = self._known.get(folder.id)
-        status, rows, _ = known_folder.sound() if known_folder else (Status(), [], None)
+        status, rows, *_ = known_folder.sound() if known_folder else (Status(), [])
         siblings = self._siblings(point)
         arm = self.arms.setdefault(point.arms[0], [])
         order = siblings[0].order if siblings else len(arm)
@@ -361,7 +361,7 @@ class Planner:
 
     def _catch_up(self, trial: PlannedTrial) -> None:
         """The trial, updated with what its worker has written."""
-        trial.status, rows, _ = trial.folder.sound()
+        trial.status, rows, *_ = trial.folder.sound()
         for row in rows:
             self._note(trial, row)
 

@@ -24,7 +24,7 @@ from disentune.learn.training import Training, built_model, donated
 from disentune.plugin import Source
 from disentune.runs.choice import EVERY_TRIAL, Choice, choose, selected_by
 from disentune.runs.ledger import Run, environment_with
-from disentune.runs.rows import missing_rows_note
+from disentune.runs.rows import broken_rows_note, missing_rows_note
 from disentune.runs.transfers import Taken, Transfers, assert_droppable, found_elsewhere
 from disentune.runs.trial_folder import CONFIG, ROWS, STATUS, Sound, Status, TrialFolder, is_final
 from disentune.spec import space
@@ -240,7 +240,10 @@ def _damage(folder: TrialFolder) -> Iterator[str]:
 
 def _gap_notes(read: dict[str, Sound]) -> list[str]:
     gaps = {id: sound.gap for id, sound in read.items() if sound.gap is not None}
-    return [f"{missing_rows_note(gaps)}; these trials are computed again from there"] if gaps else []
+    flaws = {id: sound.flaw for id, sound in read.items() if sound.flaw is not None}
+    notes = [missing_rows_note(gaps)] if (gaps := {id: gap for id, gap in gaps.items() if id not in flaws}) else []
+    notes += [broken_rows_note(flaws)] if flaws else []
+    return [f"{note}; these trials are computed again from there" for note in notes]
 
 
 def _suggested_plan(asked: SweepPoints, run: Run, folders: dict[str, TrialFolder], retry_failed: bool) -> Plan:

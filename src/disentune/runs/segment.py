@@ -314,10 +314,12 @@ class _Worker:
         yield self._finished(training, best)
 
     def _whole_rows(self) -> list[dict[str, Any]]:
-        """Removes rows and checkpoints after the first missing row; they are computed again."""
-        rows, gap, inherited = self.folder.rows(), self.folder.first_missing(), self.segment.inherited
-        if gap is None:
+        """Removes rows and checkpoints after the first missing or damaged row; they are computed again."""
+        (rows, flaw), gap, inherited = self.folder.rows_and_flaw(), self.folder.first_missing(), self.segment.inherited
+        if gap is None and flaw is None:
             return rows
+        gap = last_step(rows) + 1 if gap is None else gap
+        problem = f"{self.folder.rows_path}: {flaw}" if flaw else f"{self.folder.rows_path} had no row of step {gap}"
         if gap <= inherited:
             where = f"step {inherited}, where it copied trial {self.segment.source}"
             raise TrialError(f"{self.folder.rows_path} has no row of step {gap}, before {where}; {BEGIN_AGAIN}")
@@ -326,9 +328,7 @@ class _Worker:
         self.folder.checkpoints.drop_from(gap)
         self.folder.cut_rows(gap)
         self._set_status("running", step=last_step(kept))
-        self.notes.append(
-            f"{self.folder.rows_path} had no row of step {gap}; computing again from the checkpoint before it"
-        )
+        self.notes.append(f"{problem}; computing again from the checkpoint before it")
         return kept
 
     def _training(self) -> Training:

@@ -163,9 +163,10 @@ def _finished(other: Run, points: Mapping[str, Point], settings: Settings) -> di
 def _is_finished(folder: TrialFolder, config: TrialConfig, settings: Settings) -> bool:
     """Whether a trial was trained to the end of its config, and would be here."""
     steps = config.training.steps
-    status, rows, gap = folder.sound()
+    status, rows, gap, flaw = folder.sound()
     return (
         gap is None
+        and flaw is None
         and (status.state, status.step) == ("done", steps)
         and (settings.stop.steps or steps) >= steps
         and not any(row.get("overrides") for row in rows)
@@ -219,9 +220,9 @@ def _copy_file(source: Path, copy: Path) -> None:
 
 def _assert_sound(copy: TrialFolder, steps: int) -> None:
     copy.tree()
-    status, _, gap = copy.sound()
+    status, _, gap, flaw = copy.sound()
     copy.end()
-    if gap is not None or (status.state, status.step) != ("done", steps):
+    if gap is not None or flaw or (status.state, status.step) != ("done", steps):
         raise ConfigError(f"{copy.rows_path} is not complete")
     for step in copy.checkpoints.steps():
         if not copy.checkpoints.is_sound(step):

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, BinaryIO, Literal, NamedTuple, get_args
 
 from disentune.errors import ConfigError
 from disentune.files import storage
@@ -27,7 +27,23 @@ from disentune.runs.json_files import (
     unsealed,
     write_json,
 )
-from disentune.runs.rows import RowReader, cut_torn_line, last_step, missing_row, parsed_row, united, with_end
+from disentune.runs.rows import (
+    Flaw,
+    RowReader,
+    chained,
+    cut_torn_line,
+    end_of,
+    first_gap,
+    is_linked,
+    last_line,
+    last_step,
+    linked,
+    parsed_row,
+    sound_rows,
+    step_of,
+    united,
+    with_end,
+)
 from disentune.spec.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, Invalid, TrialConfig, id_of
 from disentune.spec.settings import Settings
 
@@ -130,11 +146,13 @@ def reached(status: Status) -> int:
 
 
 class Sound(NamedTuple):
-    """A trial's status, and its rows up to `gap`, the first missing step; all rows if `gap` is None."""
+    """A trial's status, and its rows up to `gap`, the first missing step; all if it is None. `flaw` is the first
+    damaged line; rows behind it count as missing."""
 
     status: Status
     rows: list[dict[str, Any]]
     gap: int | None
+    flaw: Flaw | None
 
 
 class TrialFolder:
@@ -314,11 +332,15 @@ class TrialFolder:
         return self.path / ROWS
 
     def rows(self) -> list[dict[str, Any]]:
-        """All complete rows, sorted by step, one per step."""
-        by_step: dict[int, dict[str, Any]] = {}
-        for row in RowReader(self.rows_path).rows():
+        """All complete rows before the first damaged line, sorted by step, one per step."""
+        return self.rows_and_flaw()[0]
+
+    def rows_and_flaw(self) -> tuple[list[dict[str, Any]], Flaw | None]:
+        """The rows, and the first damaged line."""
+        reader, by_step = RowReader(self.rows_path), dict[int, dict[str, Any]]()
+        for row in reader.rows():
             by_step.setdefault(row["step"], row)
-        return [by_step[step] for step in sorted(by_step)]
+        return [by_step[step] for step in sorted(by_step)], reader.flaw
 
     @property
     def end_path(self) -> Place:
@@ -351,17 +373,18 @@ class TrialFolder:
     def sound(self) -> Sound:
         """Status and rows up to the first gap; a trial with a missing row is computed again from there."""
         status = self.status()  # read before the rows, because a worker writes a row before its status
-        rows = self.rows()
-        gap = missing_row(self.tree(), reached(status), (row["step"] for row in rows))
+        rows, flaw = self.rows_and_flaw()
+        gap = first_gap(self.tree(), reached(status), (row["step"] for row in rows), flaw)
         if gap is None:
-            return Sound(status, rows, gap)
+            return Sound(status, rows, gap, flaw)
         rows = [row for row in rows if row["step"] < gap]
-        return Sound(replace(status, state="pending", step=last_step(rows), cause=""), rows, gap)
+        return Sound(replace(status, state="pending", step=last_step(rows), cause=""), rows, gap, flaw)
 
     def first_missing(self, reached: int = 0) -> int | None:
         """The first missing row up to a step, the newest checkpoint and the last row."""
-        steps = [row["step"] for row in self.rows()]
-        return missing_row(self.tree(), max([reached, *steps[-1:], *self.checkpoints.steps()[-1:]]), steps)
+        rows, flaw = self.rows_and_flaw()
+        steps = [row["step"] for row in rows]
+        return first_gap(self.tree(), max([reached, *steps[-1:], *self.checkpoints.steps()[-1:]]), steps, flaw)
 
     def restart(self) -> None:
         """Removes all that was computed; a worker that still runs the trial must not write any more."""
@@ -372,35 +395,48 @@ class TrialFolder:
         self.cut_rows(0)
 
     def cut_rows(self, step: int) -> None:
-        """Removes the rows of this step and later."""
-        lines = (read_if_there(self.rows_path) or b"").splitlines(keepends=True)
-        self._known_rows = b"".join(line for line in lines if line.endswith(b"\n") and parsed_row(line)["step"] < step)
+        """Removes the rows of this step and later, and all damaged ones."""
+        kept = sound_rows(self.id, read_if_there(self.rows_path) or b"")
+        self._known_rows = chained(self.id, (kept[at] for at in sorted(kept) if at < step))
         write_atomically(self.rows_path, self._known_rows)
 
     def append_row(self, row: Mapping[str, Any]) -> None:
-        """Appends one row durably, after removing an incomplete last line."""
-        line = (json.dumps(row) + "\n").encode()
+        """Appends one row durably, after removing an incomplete last line. A step that has a row keeps it."""
+        text = json.dumps(row).encode()
         if isinstance(self.path, RemotePath):
-            self._put_row(row["step"], line)
+            self._put_row(row["step"], text)
         else:
-            self._append_line(line)
+            self._append_row(row["step"], text)
 
     @retried
-    def _append_line(self, line: bytes) -> None:
-        """A line that was written twice, because the first write was not confirmed, counts once."""
+    def _append_row(self, step: int, text: bytes) -> None:
+        """A row that is there already, because the first write was not confirmed, is only synced again."""
         assert isinstance(self.path, Path)
         make_folder(self.path, parents=False)
         path = self.path / ROWS
         is_first = not path.exists()
         with open(path, "ab+") as file:
             cut_torn_line(file)
-            file.write(line)
-            file.flush()
+            last = last_line(file)
+            newest = step_of(last) or 0
+            if newest < step:
+                file.write(linked(self._end(file, last), text))
+                file.flush()
             os.fsync(file.fileno())
         if is_first:
             sync_folder(self.path)
+        if newest > step:  # another worker, which was cut off, went ahead
+            before = read_bytes(path)
+            write_atomically(path, united(self.id, before, chained(self.id, [text])))
 
-    def _put_row(self, step: int, line: bytes) -> None:
+    def _end(self, file: BinaryIO, last: bytes) -> bytes:
+        """The hash that the next row follows; rows without hashes are read completely."""
+        if not is_linked(last):
+            file.seek(0)
+            last = file.read()
+        return end_of(self.id, last)
+
+    def _put_row(self, step: int, text: bytes) -> None:
         """Writes all rows again with the new one, because objects cannot be appended to. Keeps rows of other
         workers."""
         try:
@@ -408,10 +444,10 @@ class TrialFolder:
         except FileNotFoundError:
             size = 0
         if size != len(self._known_rows):
-            self._known_rows = united(read_if_there(self.rows_path) or b"", self._known_rows)
+            self._known_rows = united(self.id, read_if_there(self.rows_path) or b"", self._known_rows)
         if any(parsed_row(last)["step"] >= step for last in self._known_rows.splitlines()[-1:]):
             return
-        self._known_rows += line
+        self._known_rows += linked(end_of(self.id, self._known_rows), text)
         write_atomically(self.rows_path, self._known_rows)
 
     def keep_rows(self) -> None:
@@ -420,7 +456,7 @@ class TrialFolder:
         if not isinstance(self.path, RemotePath) or not self._known_rows:
             return
         there = read_if_there(self.rows_path) or b""
-        whole = united(there, self._known_rows)
+        whole = united(self.id, there, self._known_rows)
         if whole != there:
             write_atomically(self.rows_path, whole)
 

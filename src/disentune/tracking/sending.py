@@ -153,6 +153,8 @@ class Stream:
                 self.run.log({**told, **_scores_table(row), **images}, step=step, commit=True)
                 self.told, self.used = step, time.monotonic()
             self.seen = step
+        if self.reader.flaw:
+            raise ConfigError(f"{self.folder.rows_path}: {self.reader.flaw}; resume the run, which computes it again")
 
     def _with_end(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """New rows with the scores of the trial's end. Scores of a step that was already sent go to the summary."""
