@@ -32,6 +32,7 @@ from disentune.cli import (
     submit,
     sweeps,
     train,
+    verify,
     wandb,
 )
 from disentune.cli.terminal import OUTPUT, discard, err, name_standard_output, open_standard_streams, out
@@ -82,6 +83,7 @@ app.command(rich_help_panel=LOOK)(score.score)
 app.command(rich_help_panel=LOOK)(dashboard.dashboard)
 app.command(rich_help_panel=LOOK)(models.export)
 app.command(rich_help_panel=LOOK)(models.encode)
+app.command(rich_help_panel=KEEP)(verify.verify)
 app.command(rich_help_panel=KEEP)(clean.clean)
 app.command(rich_help_panel=KEEP)(archive.archive)
 app.command(rich_help_panel=KEEP)(archive.restore)

@@ -114,12 +114,14 @@ def load(run: str | Place, only: Iterable[str] | None = None) -> Results:
     return read(find_run(str(run)), only)
 
 
-def read(run: Run, only: Iterable[str] | None = None) -> Results:
+def read(run: Run, only: Iterable[str] | None = None, scored: bool = True) -> Results:
+    """The trials of a run, or those of `only`; with the scores that `disentune score` stored, unless `scored` is
+    False."""
     kept = None if only is None else set(only)
     seen = run.seen(CONFIG, STATUS, ROWS, END)
     folders = [folder for folder in seen.trials() if kept is None or folder.id in kept]
     found = [_record(folder) for folder in folders]
-    later, outdated = scores.current(run, folders)
+    later, outdated = scores.current(run, folders) if scored else ({}, [])
     records = tuple(_with_scores(found, later))
     return Results(run, records, (*seen.notes(), *_gap_notes(run, records), *outdated))
 
@@ -303,12 +305,21 @@ def _finite(value: Any) -> Any:
     return value if value is not None and math.isfinite(value) else None
 
 
-def write_parquet(results: Results) -> Place:
-    """Writes the rows to one file in the run. Equal tables give equal bytes: no pandas metadata, no index."""
-    table = pa.Table.from_pandas(results.rows, preserve_index=False).replace_schema_metadata(None)
+def as_parquet(results: Results) -> bytes:
+    """The rows as a Parquet file. Equal tables give equal bytes: no pandas metadata, no index."""
+    return parquet_of(pa.Table.from_pandas(results.rows, preserve_index=False))
+
+
+def parquet_of(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    pyarrow.parquet.write_table(table, sink, compression="zstd", compression_level=3)
-    write_atomically(results.run.parquet_path, sink.getvalue().to_pybytes())
+    pyarrow.parquet.write_table(table.replace_schema_metadata(None), sink, compression="zstd", compression_level=3)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def write_parquet(results: Results) -> Place:
+    """Writes the rows to one file in the run."""
+    write_atomically(results.run.parquet_path, as_parquet(results))
     return results.run.parquet_path
 
 

@@ -75,8 +75,12 @@ class Checkpoints:
                     raise
                 notes.append(f"{error}; using the previous checkpoint")
                 with suppress(OSError):
-                    _move(self.path(step), self.path(step).with_suffix(".damaged"))
+                    self.set_aside(step)
         return 0, None, notes
+
+    def set_aside(self, step: int) -> None:
+        """Renames a damaged file, so that it is no checkpoint any more."""
+        _move(self.path(step), self.path(step).with_suffix(".damaged"))
 
     def drop_from(self, step: int) -> None:
         """Removes the checkpoints of this step and later."""
