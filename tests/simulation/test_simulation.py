@@ -10,8 +10,8 @@ import torch
 from disentune.runs import segment
 from disentune.runs.planner import Planner
 from disentune.runs.trial_folder import TrialFolder
-from simulation.__main__ import tried, upper_bound
 from simulation.disk import Disk, DiskFault, Failure, Killed, Process
+from simulation.running import simulate, tried, upper_bound
 from simulation.stub import HashedTraining
 from simulation.world import KINDS, PAIRS, Case, Fault, calm_of, drawn_case, shortened, sweep_of
 
@@ -27,6 +27,12 @@ def sweeps(tmp_path_factory):
 def test_a_sweep_with_faults_ends_with_the_table_of_an_undisturbed_one(sweeps, seed):
     problem, _ = tried(drawn_case(seed, sweeps), sweeps)
     assert problem == ""
+
+
+def test_seeds_are_tried_in_processes_of_their_own(tmp_path):
+    failures, happened = simulate(first=1000, count=2, jobs=1, folder=tmp_path)
+    assert failures == []
+    assert happened
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from disentune.errors import ConfigError, Unavailable
-from disentune.files import storage
+from disentune.files import documents, storage
 from disentune.runs import ledger, segment
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
@@ -118,6 +118,18 @@ class NoWatchdog:
         self.start = self.hear = self.rest = self.stop = lambda *_: None
 
 
+_TEXTS: dict[str, bytes] = {}
+_dumped = documents.dumped
+
+
+def _dumped_once(value: Any) -> bytes:
+    """YAML is slow to write, and every session of a sweep writes the same."""
+    key = repr(value)
+    if key not in _TEXTS:
+        _TEXTS[key] = _dumped(value)
+    return _TEXTS[key]
+
+
 @contextmanager
 def simulated(disk: Disk, clock: Clock) -> Iterator[None]:
     """Disentune's own code above a disk, a clock and a training of the simulation."""
@@ -131,6 +143,7 @@ def simulated(disk: Disk, clock: Clock) -> Iterator[None]:
         patch.setattr(segment, "time", time)
         patch.setattr(storage, "time", time)
         patch.setattr(ledger, "environment_with", lambda plugins: {})
+        patch.setattr(ledger.documents, "dumped", _dumped_once)
         patch.setattr(segment.process, "prepare", lambda *_: None)
         stack.enter_context(disk.mounted())
         yield
