@@ -155,7 +155,7 @@ def test_a_flipped_bit_is_named_and_never_another_table(run: Run, name: str) -> 
     sound = path.read_bytes()
 
     def flipped(rng: Random) -> bytes:
-        at = rng.randrange(len(sound))
+        at = rng.randrange(len(sound) - 1)  # a last row without its end is one that is being written
         return sound[:at] + bytes([sound[at] ^ (1 << rng.randrange(8))]) + sound[at + 1 :]
 
     def told() -> Any:

@@ -504,7 +504,7 @@ def test_a_ledger_that_cannot_be_read_is_the_storage_s_fault(segment, monkeypatc
         except OSError:
             raise ConfigError("rows.jsonl cannot be read") from None
 
-    monkeypatch.setattr(TrialFolder, "rows", fail)
+    monkeypatch.setattr(TrialFolder, "rows_and_flaw", fail)
     with pytest.raises(PermissionError):
         list(work(part))
 

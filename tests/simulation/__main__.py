@@ -5,9 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from simulation.running import explained, say, simulate, upper_bound
-
-MEMORY = Path("/dev/shm")
+from simulation.running import MEMORY, explained, say, simulate, upper_bound
 
 
 def main() -> int:

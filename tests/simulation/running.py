@@ -17,6 +17,8 @@ import torch
 from simulation.world import Case, drawn_case, lived, shortened
 
 CHUNK = 10
+MEMORY = Path("/dev/shm")
+"""Where simulations keep their files, if there is such a folder."""
 
 
 def tried(case: Case, sweeps: Path) -> tuple[str, list[str]]:
