@@ -13,8 +13,13 @@ TOGETHER = (
     "tests/integration/test_browser.py",
     "tests/integration/test_dashboard.py",
     "tests/integration/test_site.py",
+    "tests/runs/test_planner.py",
+    "tests/data/test_every_dataset.py",
+    "tests/fuzz/test_command_line.py",
+    "tests/cli/test_stages.py",
+    "tests/test_package.py",
 )
-"""Files whose slow tests share something that is slow to start, or build on each other: each runs on one worker."""
+"""Files whose slow tests share what is slow to start or to make, or build on each other: each runs on one worker."""
 LONGEST_FIRST = (
     *TOGETHER,
     "tests/test_docs.py",

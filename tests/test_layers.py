@@ -109,11 +109,12 @@ def test_slow_tests_are_dealt_by_our_own_rule(needed, also):
     assert [line for line in chosen if "--dist loadgroup" not in line] == []
 
 
-def test_files_whose_slow_tests_share_a_fixture_are_kept_together():
+def test_files_whose_tests_share_a_ray_a_cluster_or_a_browser_are_kept_together():
     needs = re.compile(r"pytest\.mark\.(ray|cluster|browser)")
     texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in ROOT.glob("tests/**/test_*.py")}
     sharing = {name for name, text in texts.items() if needs.search(text) and 'scope="module"' in text}
-    assert sharing == set(TOGETHER)
+    assert sharing
+    assert sharing <= set(TOGETHER)
 
 
 def test_every_name_in_the_order_of_slow_tests_exists():
