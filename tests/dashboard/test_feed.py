@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from conftest import RunMaker
 from dashboard_client import Client
 from disentune.dashboard import answers
 from disentune.dashboard.feed import MOST_POINTS, Course, Feed
@@ -37,6 +38,17 @@ def test_lines_are_what_the_tables_have(make_run, followed):
         for key in ("mig", "sap", "dci_disentanglement", "loss", "framework.beta"):
             assert line[key] == pytest.approx(row[key], rel=1e-6)
         assert line["dataset.name"] == row["dataset.name"]
+
+
+def test_curves_are_coloured_by_arm_or_else_by_a_key_with_few_values(make_run, tmp_path, followed):
+    several, swept = make_run(), RunMaker(tmp_path / "runs" / "swept" / "main")
+    study(several, seeds=1)
+    assert answers.trials(followed(several.run), 0, "")["colour"] == "arm"
+    swept.sweep(seeds=9)
+    for seed in range(9):
+        values = {"framework__beta": float(seed % 2), "training__learning_rate": 0.1 + seed}
+        quick_trial(swept, [{"step": 50, "mig": 0.1}], seed=seed, **values)
+    assert answers.trials(followed(swept.run), 0, "")["colour"] == "framework.beta"
 
 
 def test_states_are_those_of_status(make_run, followed):

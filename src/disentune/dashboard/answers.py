@@ -29,6 +29,8 @@ DIGITS = 7
 """Of a number in a table or curve."""
 MOST_NOTES = 20
 MOST_CURVES = 60
+MOST_COLOURS = 8
+"""Up to this many values, a key colours the curves before the reader chooses one."""
 
 
 def rounded(value: float | None) -> float | None:
@@ -157,9 +159,24 @@ def trials(followed: Followed, since: int, columns: str, most: int = MOST_LINES)
             "lines": [_cleaned_line(_line(feed, trial, keys, metrics, objective), clean) for trial in lines],
             "gone": feed.removed(since),
         }
+        colour = _colour(list(feed.lines.values()), keys) if is_reset else ""
     if is_reset:
-        found |= {"reset": True, "fixed": FIXED, "keys": _titled(keys), "metrics": _titled(metrics, objective)}
+        found |= {
+            "reset": True,
+            "colour": colour,
+            "fixed": FIXED,
+            "keys": _titled(keys),
+            "metrics": _titled(metrics, objective),
+        }
     return found
+
+
+def _colour(lines: Sequence[Trial], keys: Sequence[str]) -> str:
+    """What the curves are grouped by at first: the arm if there are several, or the first key with a few values."""
+    if len({trial.arms for trial in lines}) > 1:
+        return "arm"
+    values = ((key, {_group(trial, key) for trial in lines}) for key in keys)
+    return next((key for key, some in values if 1 < len(some) <= MOST_COLOURS), "arm")
 
 
 def _metrics(feed: Feed, objective: Objective | None) -> list[str]:

@@ -56,7 +56,7 @@ const overviewPanel = (run, signal) => {
   const now = h("section", { class: "card", hidden: true });
   const troubles = h("section", { class: "card", hidden: true });
   const notes = h("section", { class: "card notes", hidden: true });
-  let [metric, by, known, version] = ["", "arm", "", -1];
+  let [metric, by, isChosen, known, version] = ["", "arm", false, "", -1];
   lines.watch(signal);
 
   const load = async () => {
@@ -73,7 +73,8 @@ const overviewPanel = (run, signal) => {
     const metrics = columns.metrics.map(({ key, title }) => ({ value: key, title }));
     const keys = [{ value: "arm", title: "arm" }, { value: "", title: "all trials" }, ...columns.keys.map(({ key, title }) => ({ value: key, title }))];
     metric = metric || metrics[0]?.value || "";
-    tools.replaceChildren(select("metric", metrics, metric, (value) => { metric = value; load(); }), select("colour", keys, by, (value) => { by = value; load(); }),
+    by = isChosen ? by : columns.colour;
+    tools.replaceChildren(select("metric", metrics, metric, (value) => { metric = value; load(); }), select("colour", keys, by, (value) => { [by, isChosen] = [value, true]; load(); }),
       h("span", { class: "hint", text: "mean and quartiles over trials" }));
   };
   const update = async (found, columns, newest, isShown) => {
