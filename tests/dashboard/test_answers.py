@@ -39,6 +39,14 @@ def test_curves_are_means_and_quartiles_of_the_rows(make_run, followed):
         assert curve["trials"] == 64
 
 
+def test_curves_of_numbers_are_in_their_order(make_run, followed):
+    maker = make_run()
+    for seed, beta in enumerate((10.0, 2.5, 1.0)):
+        quick_trial(maker, [{"step": 10, "mig": 0.1}], seed=seed, framework__beta=beta)
+    found = answers.curves(followed(maker.run), "mig", "framework.beta", [])["curves"]
+    assert [curve["name"] for curve in found] == ["1", "2.5", "10"]
+
+
 def test_curves_of_chosen_trials_are_their_rows(make_run, followed):
     maker = make_run()
     id = quick_trial(maker, [{"step": step, "mig": step / 100} for step in (10, 20, 30)])

@@ -257,7 +257,17 @@ def _bands(lines: Iterable[Trial], metric: str, by: str) -> list[dict[str, Any]]
             groups.setdefault(_group(trial, by), []).append(trial)
     if len(groups) > MOST_CURVES:
         raise ConfigError(f"{by} has {len(groups)} values; colour by a key with at most {MOST_CURVES}")
-    return [{"name": name, "trials": len(some), **_band(some, metric)} for name, some in sorted(groups.items())]
+    return [
+        {"name": name, "trials": len(some), **_band(some, metric)} for name, some in sorted(groups.items(), key=_order)
+    ]
+
+
+def _order(group: tuple[str, list[Trial]]) -> tuple[bool, float, str]:
+    """Numbers by size, then other names."""
+    try:
+        return False, float(group[0]), ""
+    except ValueError:
+        return True, 0.0, group[0]
 
 
 def _group(trial: Trial, by: str) -> str:
@@ -265,8 +275,13 @@ def _group(trial: Trial, by: str) -> str:
         return "all trials"
     if by == "arm":
         return "+".join(sorted(trial.arms))
-    value = plain(trial.values.get(by))
-    return "(none)" if value is None else str(value)
+    return label(trial.values.get(by))
+
+
+def label(value: Any) -> str:
+    """A value of a key as the name of a curve or group: `1` for 1.0."""
+    cell = plain(value)
+    return "(none)" if cell is None else f"{cell:g}" if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
 def _band(some: list[Trial], metric: str) -> dict[str, list[Any]]:

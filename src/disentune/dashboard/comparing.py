@@ -7,7 +7,7 @@ from typing import Any
 
 from disentune.analysis.comparison import Comparison, Pair, compare, line
 from disentune.analysis.runs import RUN, compared_trials, shared_objective
-from disentune.dashboard.answers import cleaned, plain, rounded
+from disentune.dashboard.answers import cleaned, label, plain, rounded
 from disentune.dashboard.desk import Desk
 from disentune.errors import ConfigError, DisentuneError
 from disentune.report.places import in_words
@@ -98,7 +98,7 @@ def _differences(loaded: Sequence[Results], by: str, metric: str, objective: Obj
     """`reason` says why there are none: the page shows the rest all the same."""
     try:
         trials, notes = compared_trials(loaded, metric, objective)
-        scores = [{"value": str(value), "scores": _scores(some[metric])} for value, some in trials.groupby(by)]
+        scores = [{"value": label(value), "scores": _scores(some[metric])} for value, some in trials.groupby(by)]
         found = compare(trials, by, metric, mode=mode_of(loaded[0], metric))
     except KeyError:
         return {"pairs": [], "groups": [], "notes": [], "reason": f"no chosen trial has the key {by}"}
