@@ -44,6 +44,16 @@ def test_status_of_very_many_trials_lists_those_that_are_not_done_and_says_how_m
     assert "more; list all" not in few
 
 
+def test_status_names_the_arm_of_each_trial_only_where_there_are_several(tmp_path, trial_with):
+    folder = Run(tmp_path / "r").trial(trial_with().id)
+    folder.create(trial_with(), ("near",))
+    trials = [(folder, Status("done", 10), 10)]
+    for others, expected in (("near", 0), ("far", 1)):
+        picture = pictured([seen(folder.id, arms=("near",)), seen("other", arms=(others,))])
+        text = printed(lambda console, picture=picture: show_status(console, "runs/x", False, trials, picture))
+        assert text.count("near") == expected
+
+
 def test_status_shows_the_best_and_what_to_read_of_every_failure():
     trials = [seen("best", value=0.75), seen("bad", "failed", cause="ValueError: no\ntrace")]
     text = printed(lambda console: show_status(console, "my runs/x", False, [], pictured(trials, live=False)))

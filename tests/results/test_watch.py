@@ -150,6 +150,16 @@ def test_running_trials_show_the_step_of_their_newest_row_and_their_time_advance
     assert (waiting.step, waiting.seconds) == (500, 20.0)
 
 
+def test_statuses_of_running_trials_agree_with_the_picture(maker):
+    folder = add(maker, status="running", rows=[(300, 0.2), (600, 0.3)])
+    (folder.path / "status.json").write_text(json.dumps(asdict(Status("running", 500, seconds=50.0))))
+    watcher = Watcher(maker.run)
+    watcher.look()
+    found = {live: watcher.statuses(live)[0][1] for live in (True, False)}
+    assert (found[True].step, found[True].seconds) == (600, 60.0)
+    assert (found[False].step, found[False].seconds) == (500, 50.0)  # a dead driver's trial goes back to its checkpoint
+
+
 def test_those_that_have_run_longest_come_first(maker):
     for seed, seconds in ((0, 5.0), (1, 50.0)):
         add(maker, seed=seed, status="running", seconds=seconds)

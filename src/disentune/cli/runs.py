@@ -90,7 +90,8 @@ def _print_status(run: str, storage: str) -> None:
 
     found = find(run, storage)
     watcher = Watcher(found)
-    live, picture, trials = found.is_running(), watcher.look(), watcher.statuses()
+    live, picture = found.is_running(), watcher.look()
+    trials = watcher.statuses(live)
     for note in picture.notes:
         err.print(f"note: {note}", markup=False)
     listed = [_status_json(*trial) for trial in trials]
@@ -103,7 +104,8 @@ def _show_now(found: Run) -> None:
     from disentune.results.watch import Watcher
 
     watcher = Watcher(found)
-    live, picture, trials = found.is_running(), watcher.look(), watcher.statuses()
+    live, picture = found.is_running(), watcher.look()
+    trials = watcher.statuses(live)
     show_status(out, shown(found.path), live, trials, picture)
     if dropped := found.dropped():
         out.print(aside(len(dropped)), markup=False)

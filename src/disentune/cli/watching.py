@@ -27,12 +27,14 @@ def show_status(
     if pace := _pace(picture):
         console.print(pace, markup=False)
     table = Table(box=None, pad_edge=False)
-    for title in ("trial", "state", "step", "time", "arm", "cause"):
+    arms = {trial.id: "+".join(trial.arms) for trial in picture.trials}
+    told = ["arm"] if len(set(arms.values())) > 1 else []  # a single arm tells nothing
+    for title in ("trial", "state", "step", "time", *told, "cause"):
         table.add_column(title, justify="right" if title in ("step", "time") else "left")
     for folder, status, steps in _listed(trials):
-        state = _state_now(status, live)
-        cause, arms = plain(first_line(status.cause)), "+".join(folder.arms())
-        table.add_row(folder.id, state, f"{status.step}/{steps}", duration(status.seconds), escape(arms), escape(cause))
+        cells = [folder.id, _state_now(status, live), f"{status.step}/{steps}", duration(status.seconds)]
+        cells += [escape(plain(arms.get(folder.id, "")))] if told else []
+        table.add_row(*cells, escape(plain(first_line(status.cause))))
     if trials:
         console.print(table)
     if (more := len(trials) - MOST_LISTED) > 0:

@@ -459,11 +459,12 @@ class Watcher:
             ),
         )
 
-    def statuses(self) -> list[tuple[TrialFolder, Status, int]]:
-        """Each trial as it was last read, with its status and steps; raises ConfigError for one that is damaged."""
+    def statuses(self, live: bool) -> list[tuple[TrialFolder, Status, int]]:
+        """Each trial as it was last read, with its status and steps; a trial that trains now is at its last row, not at
+        its last checkpoint. Raises ConfigError for a trial that is damaged."""
         if not self.readers:
             self.run.trials()  # raises for a folder that cannot be read
-        return [_whole(reader) for reader in self.readers.values()]
+        return [_whole(reader, live) for reader in self.readers.values()]
 
     def _read_sweep(self, run: Run) -> None:
         place = _quietly(stamp, run.sweep_path)
@@ -502,10 +503,13 @@ class Watcher:
             reader.refresh()
 
 
-def _whole(reader: _Reader) -> tuple[TrialFolder, Status, int]:
+def _whole(reader: _Reader, live: bool) -> tuple[TrialFolder, Status, int]:
     if reader.complaints or not reader.tree:
         return reader.folder, reader.folder.status(), reader.folder.tree()["training"]["steps"]
-    return reader.folder, reader.status, reader.tree["training"]["steps"]
+    status = reader.status
+    if live and status.state == "running" and reader.marks and reader.marks[-1].step > status.step:
+        status = replace(status, step=reader.marks[-1].step, seconds=reader.marks[-1].seconds)
+    return reader.folder, status, reader.tree["training"]["steps"]
 
 
 def _quietly(ask: Callable[[Any], T], path: Any) -> T | None:
