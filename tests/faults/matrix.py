@@ -1,52 +1,71 @@
-"""Puts sweeps through every case several times, and writes how often they survived into docs/reliability.md.
+"""Puts sweeps through every case several times, adds what happened to matrix.jsonl, and writes how often they survived,
+in all runs so far, into docs/reliability.md.
 
 From the folder tests: `python -m faults.matrix --times 2`
+
+The first two runs of each case are older than matrix.jsonl; of their times only the median is known.
 """
 
 import argparse
+import json
 import statistics
 import sys
 import tempfile
 import time
 import traceback
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from disentune.environment import environment
 from faults.cases import CASES
 from faults.harness import HERE, Calms, Case, survive
 
 PAGE = HERE.parent.parent / "docs" / "reliability.md"
+KEPT = HERE / "matrix.jsonl"
 BEGIN, END = "<!-- written by tests/faults/matrix.py -->", "<!-- until here -->"
 
 
-@dataclass
-class Line:
-    """What came of a case."""
+@dataclass(frozen=True)
+class Attempt:
+    """What came of a case with a seed; `resumed_s` is None where no row was missing."""
 
-    case: Case
-    times: int = 0
-    survived: int = 0
-    resumed_s: list[float] = field(default_factory=list)
-
-    def markdown(self) -> str:
-        seconds = f"{statistics.median(self.resumed_s):.0f}" if self.resumed_s else "–"
-        return f"| {self.case.name} | {', '.join(self.case.pair)} | {self.survived} of {self.times} | {seconds} |"
+    case: str
+    seed: int
+    survived: bool
+    resumed_s: float | None
+    commit: str | None
 
 
-def try_out(line: Line, seed: int, calms: Calms) -> None:
-    line.times += 1
-    began = time.monotonic()
+def try_out(case: Case, seed: int, calms: Calms, commit: str | None) -> Attempt:
+    began, seconds, survived = time.monotonic(), None, True
     try:
         with tempfile.TemporaryDirectory(prefix="disentune-", ignore_cleanup_errors=True) as folder:
-            seconds = survive(line.case, seed, calms, Path(folder))
+            seconds = survive(case, seed, calms, Path(folder))
     except Exception:
         _say(traceback.format_exc())
-        _say(f"{line.case.name}, seed {seed}: lost after {time.monotonic() - began:.0f} s")
-        return
-    line.survived += 1
-    if seconds is not None:
-        line.resumed_s.append(seconds)
-    _say(f"{line.case.name}, seed {seed}: survived, {time.monotonic() - began:.0f} s in all")
+        survived = False
+    what = "survived" if survived else "lost"
+    _say(f"{case.name}, seed {seed}: {what}, {time.monotonic() - began:.0f} s in all")
+    return Attempt(case.name, seed, survived, seconds if seconds is None else round(seconds, 1), commit)
+
+
+def kept(path: Path) -> list[Attempt]:
+    """The attempts so far, oldest first."""
+    return [Attempt(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def add(path: Path, attempt: Attempt) -> None:
+    with open(path, "a") as file:
+        file.write(json.dumps(asdict(attempt)) + "\n")
+
+
+def markdown(case: Case, attempts: Iterable[Attempt]) -> str:
+    """A line of the table."""
+    own = [attempt for attempt in attempts if attempt.case == case.name]
+    seconds = [attempt.resumed_s for attempt in own if attempt.resumed_s is not None]
+    median, survived = f"{statistics.median(seconds):.0f}" if seconds else "–", sum(one.survived for one in own)
+    return f"| {case.name} | {', '.join(case.pair)} | {survived} of {len(own)} | {median} |"
 
 
 def _say(text: str) -> None:
@@ -54,9 +73,9 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def write(lines: list[Line], page: Path) -> None:
+def write(attempts: list[Attempt], page: Path) -> None:
     head = ["| what happens | search, scheduler | survived | seconds from `resume` to the first new row (median) |"]
-    table = "\n".join([*head, "|---|---|---|---|", *(line.markdown() for line in lines)])
+    table = "\n".join([*head, "|---|---|---|---|", *(markdown(case, attempts) for case in CASES)])
     before, _, rest = page.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     page.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
@@ -65,18 +84,19 @@ def write(lines: list[Line], page: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=2)
-    parser.add_argument("--only", default="", help="cases with these words in their names; nothing is written then")
-    parser.add_argument("--seed", type=int, default=1, help="of the first time")
-    asked = parser.parse_args()
-    lines = [Line(case) for case in CASES if asked.only in case.name]
+    parser.add_argument("--only", default="", help="cases with these words in their names")
+    parser.add_argument("--seed", type=int, help="of the first time; default: the first that was not tried")
+    asked, known = parser.parse_args(), kept(KEPT)
+    first = asked.seed or max((attempt.seed for attempt in known), default=0) + 1
+    commit, attempts = environment().get("commit"), list[Attempt]()
     with tempfile.TemporaryDirectory(prefix="disentune-calm-") as folder:
         calms = Calms(Path(folder))
-        for seed in range(asked.seed, asked.seed + asked.times):
-            for line in lines:
-                try_out(line, seed, calms)
-    if not asked.only:
-        write(lines, PAGE)
-    return 0 if all(line.survived == line.times for line in lines) else 1
+        for seed in range(first, first + asked.times):
+            for case in (case for case in CASES if asked.only in case.name):
+                attempts.append(try_out(case, seed, calms, commit))
+                add(KEPT, attempts[-1])
+                write(kept(KEPT), PAGE)
+    return 0 if all(attempt.survived for attempt in attempts) else 1
 
 
 if __name__ == "__main__":
