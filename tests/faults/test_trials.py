@@ -6,9 +6,10 @@
 import pytest
 
 from faults.cases import TRIALS
+from faults.harness import params
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("case", [case.param for case in TRIALS])
+@pytest.mark.parametrize("case", params(TRIALS))
 def test_a_sweep_whose_trials_go_wrong_ends_as_an_undisturbed_one(case, survived):
     survived(case)

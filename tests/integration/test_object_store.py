@@ -174,7 +174,12 @@ def test_a_sweep_on_ray_is_interrupted_and_resumed_by_its_address_alone(runs, co
     driver.send_signal(signal.SIGINT)
     output, _ = driver.communicate(timeout=patience_s())
     assert driver.returncode == 130, output
+    assert "stopped (SIGINT)" in output
     assert "disentune resume s3://bucket/runs/tiny/main" in output
+    for trial in remote.trials():
+        if rows := trial.rows():
+            assert trial.status().state in ("pending", "done")
+            assert trial.checkpoints.steps()[-1] == trial.status().step >= rows[-1]["step"]
     code, output = commands.run("resume", str(remote.path))
     assert code == 0, output
     assert table(remote) == table(local)
