@@ -1,6 +1,7 @@
 """disentune: distributed sweeps for disentanglement research on Ray Tune, resumable to the bit."""
 
 import warnings
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,18 +10,16 @@ if TYPE_CHECKING:
     from disentune.api.sweep import Sweep
 
 __all__ = ["Sweep", "compare", "load", "score"]
+_MODULES = {"Sweep": "sweep", "compare": "scoring", "load": "run", "score": "scoring"}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name of the API when it is first used, so that `import disentune` stays fast."""
-    if name not in __all__:
+    """Imports a name of the API when it is used, so that `import disentune` and reading a run stay fast."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'disentune' has no attribute '{name}'")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "IProgress not found")  # tqdm, in a notebook without ipywidgets
-        from disentune.api import run, scoring, sweep
-
-    found = {"Sweep": sweep.Sweep, "compare": scoring.compare, "load": run.load, "score": scoring.score}
-    return found[name]
+        return getattr(import_module(f"disentune.api.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -223,6 +223,7 @@ def test_sweeps_that_it_needs_are_carried_out_first(folder, monkeypatch):
 
 def test_a_needed_sweep_whose_trials_fail_ends_with_the_reason(folder, monkeypatch):
     write_study(folder)
+    monkeypatch.setenv("DISENTUNE_DATA", str(folder / "data"))
     use_driver(monkeypatch, fails={"donors": 1})
     with pytest.raises(StageFailed, match="needs 'donors', and 1 of its 4 trials failed"):
         Sweep.read("study.yaml").run(progress=False)

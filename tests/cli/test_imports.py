@@ -54,6 +54,23 @@ def test_a_command_loads_at_most_these_libraries(study, line):
     assert loaded(line, study)[0] <= set(FIRST[line])
 
 
+READ = f"""
+import json, sys, disentune
+light = [name for name in {HEAVY} if name in sys.modules]
+rows = disentune.load("demo").rows
+print(json.dumps([light, len(rows), [name for name in {HEAVY} if name in sys.modules]]))
+"""
+
+
+def test_reading_a_run_in_python_needs_only_the_libraries_of_tables(study):
+    done = subprocess.run(
+        [sys.executable, "-c", READ], cwd=study, capture_output=True, text=True, timeout=patience_s(60), check=True
+    )
+    light, rows, found = json.loads(done.stdout)
+    assert (light, rows > 0) == ([], True)
+    assert set(found) <= {"pandas", "pyarrow"}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("line", AGAIN)
 def test_a_repeated_command_loads_at_most_these_libraries_and_prints_the_same(study, line):

@@ -329,6 +329,8 @@ def _create(run: Run) -> None:
 def _remove(run: Run) -> None:
     if isinstance(run.path, Path):
         shutil.rmtree(run.path, ignore_errors=True)
+        with suppress(OSError):  # the sweep has other runs
+            run.path.parent.rmdir()
         return
     for path in files_below(run.path):
         with suppress(OSError):
