@@ -18,13 +18,15 @@ import psutil
 
 USUAL_S = 240.0
 """Many times what any step of a test takes on a machine that has nothing else to do."""
-PIPE_S = 20.0
-"""How long a test lets somebody wait for a pipe."""
 
 
 def patience_s(usual_s: float = USUAL_S) -> float:
     """How long to wait for something before it counts as hung: longer while others use the machine's cores too."""
     return usual_s * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+PIPE_S = patience_s(20)
+"""How long a test lets somebody wait for a pipe."""
 
 
 class Commands:
