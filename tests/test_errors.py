@@ -2,7 +2,7 @@
 
 import pytest
 
-from disentune.errors import did_you_mean
+from disentune.errors import counted_trials, did_you_mean
 
 KEYS = ["framework.beta", "training.learning_rate", "training.steps", "stop.steps", "model.latents", "recon.name"]
 
@@ -33,3 +33,7 @@ def test_a_name_that_is_like_nothing_finds_nothing(name):
 
 def test_a_name_that_many_sections_have_finds_none_of_them():
     assert did_you_mean("name", [f"{section}.name" for section in "abcd"]) == ""
+
+
+def test_one_trial_is_singular():
+    assert [counted_trials(count) for count in (0, 1, 2)] == ["0 trials", "1 trial", "2 trials"]

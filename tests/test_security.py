@@ -674,7 +674,7 @@ def test_looking_at_a_run_executes_none_of_its_code(
     done, begun = sum(folder.status().state == "done" for folder in run.trials()), len(run.trials())
     assert 0 < done < begun < asked
     assert f"not running; {done} done, {asked - done} pending" in said[0][1]
-    assert "best last value of mine " in said[0][1]
+    assert "best mine (last value) " in said[0][1]
     assert f"{done}/{asked} ended" in said[2][1]
     page = (run.report_folder / "index.html").read_text()
     assert f"{asked - begun} not begun" in page

@@ -43,8 +43,8 @@ def test_the_first_characters_of_an_id_are_enough(run):
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [("zzz", "no trial 'zzz' in this run of 4 trials, such as"), (3, "must be the id of a trial as a string, got 3"),
-     ("", "must be the id")],
+    [("zzz", "no trial 'zzz' in this run, which has 4 trials, such as"),
+     (3, "must be the id of a trial as a string, got 3"), ("", "must be the id")],
 )  # fmt: skip
 def test_a_trial_that_is_not_there_is_one_message(run, given, expected):
     with pytest.raises(ConfigError, match=expected):

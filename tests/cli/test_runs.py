@@ -79,7 +79,7 @@ def test_status_shows_the_best_and_the_file_to_read_of_a_failure(disentune, fini
     broken = next(trial for trial in finished.trials() if trial.id != best.id)
     broken.update_status(state="failed", cause="ValueError: no\nTraceback")
     _, out, _ = disentune("status", "tiny")
-    assert f"  {best.id}  arm " in next(line for line in out.splitlines() if line.startswith("best last value of mig "))
+    assert f"  {best.id}  arm " in next(line for line in out.splitlines() if line.startswith("best mig (last value) "))
     assert f"at step 12: ValueError: no\n  runs/tiny/main/trials/{broken.id}/status.json" in out
     trial = next(
         one for one in json.loads(disentune("status", "tiny", "--json")[1])["trials"] if one["state"] == "failed"

@@ -262,7 +262,7 @@ def test_an_edited_donor_sweep_is_refused_once_the_study_has_begun(disentune, st
     write_study(study.parent, donors=DONORS.replace("seeds: 4", "seeds: 5"))
     err = refused(disentune, monkeypatch, "run", study)
     assert "study.yaml: what it needs has changed since runs/study/main began" in err
-    assert "needs.donors (donors.yaml) asks for 1 new trial(s), and no longer for 0" in err
+    assert "needs.donors (donors.yaml) asks for other trials now: 1 added, 0 removed" in err
     assert "run the study under another name: --name NEW" in err
     code, _, _, launched = carried_out(disentune, monkeypatch, "run", study, "--name", "five")
     assert (code, launched) == (0, [*STAGES])
@@ -291,7 +291,7 @@ def test_a_donor_run_with_more_trials_than_its_sweep_asks_for_is_refused(disentu
     (study.parent / "more.yaml").write_text(DONORS.replace("seeds: 4", "seeds: 5"))
     carried_out(disentune, monkeypatch, "run", "more.yaml")
     err = refused(disentune, monkeypatch, "run", study)
-    assert "runs/donors/main holds 1 trial(s) that donors.yaml does not ask for. For example: seed was 4, is" in err
+    assert "runs/donors/main holds 1 trial that donors.yaml does not ask for. For example: seed was 4, is" in err
     assert "disentune run donors.yaml --name main --drop" in err
 
 

@@ -57,7 +57,7 @@ def test_status_names_the_arm_of_each_trial_only_where_there_are_several(tmp_pat
 def test_status_shows_the_best_and_what_to_read_of_every_failure():
     trials = [seen("best", value=0.75), seen("bad", "failed", cause="ValueError: no\ntrace")]
     text = printed(lambda console: show_status(console, "my runs/x", False, [], pictured(trials, live=False)))
-    assert "best last value of mig 0.75  best  arm all, seed 0, beta=0.01\n" in text
+    assert "best mig (last value) 0.75  best  arm all, seed 0, beta=0.01\n" in text
     assert "failed bad at step 3: ValueError: no\n  'my runs/x/trials/bad/status.json'\n" in text
 
 
@@ -102,7 +102,7 @@ def test_a_picture_has_a_bar_counts_pace_best_running_trials_and_errors():
         "█" * 6 + "▒" * 6 + "·" * 37 + "x" * 6 + "  2/8 ended, 25% of steps",
         "█ 1 done   ▒ 1 running   · 5 pending   x 1 failed",
         "1,234 steps/s, 95.4 trials/h, about 2 min 10 s left",
-        "best last value of mig 0.7  good  arm all, seed 0, beta=0.01",
+        "best mig (last value) 0.7  good  arm all, seed 0, beta=0.01",
         "",
         "running  step  time   mig  arm  seed  point",
         "now      6/12  1:15  0.25  all     0  beta=0.01",
@@ -233,4 +233,4 @@ def test_a_terminal_gets_each_picture_in_the_place_of_the_one_before():
 def test_the_view_of_a_real_run_names_its_trials(tmp_path, make_run):
     maker = make_run()
     id = maker.trial([{"step": 1500, "mig": 0.25}])
-    assert f"best last value of mig 0.25  {id}" in drawn(Watcher(maker.run).look())
+    assert f"best mig (last value) 0.25  {id}" in drawn(Watcher(maker.run).look())

@@ -334,9 +334,9 @@ def test_many_metrics_are_listed_by_one_pass_over_the_columns(run: Run, monkeypa
 
 
 def test_status_does_not_rank_by_the_loss_when_the_objective_cannot_be_read(run: Run) -> None:
-    assert "best last value of mig" in called("status", "demo").out
+    assert "best mig (last value)" in called("status", "demo").out
     file_of(run, "sweep.yaml").write_text("arms: {")
     made = called("status", "demo")
     assert made.code == 0
-    assert "best last value" not in made.out
+    assert "(last value)" not in made.out
     assert "note: the sweep cannot be read; the objective is unknown, so no trial is ranked best: " in made.out

@@ -918,3 +918,9 @@ def test_the_page_of_a_selection_has_only_its_trials(small, disentune):
     assert code == 0
     assert "--only keeps 3 of 5 trials" in note
     assert len(trial_rows(Parsed((small.run.report_folder / "index.html").read_text()))) == 3
+
+
+def test_a_selection_without_a_trial_is_refused(small, disentune):
+    code, _, err = disentune("report", "demo", "--only", "seed == 99")
+    assert code == 2
+    assert "--only 'seed == 99': keeps none of the 5 trials of demo" in err

@@ -540,3 +540,13 @@ def test_what_is_seen_is_kept_with_the_run(tmp_path):
     kept = read_sweep(tmp_path / "a.yaml").resolved()
     assert kept["figures"] == [{"name": "violins"}, {"name": "trend", "x": "framework.beta"}]
     assert kept["wandb"] == {"tags": ["a"]}
+
+
+def test_a_file_with_only_keys_of_trials_is_called_a_search_space(folder):
+    (folder / "search_spaces" / "beta.yaml").write_text("framework.beta: {grid: [1, 4]}\n")
+    with pytest.raises(ConfigError) as caught:
+        read_sweep(documents.Path("search_spaces/beta.yaml"))
+    assert str(caught.value) == (
+        "search_spaces/beta.yaml has only keys of trials, as a search space has. In a sweep such keys are below "
+        "`trial:` or an arm, and `search_space: beta` in an arm adds a file of search_spaces/"
+    )

@@ -10,6 +10,7 @@ import typer
 
 from disentune.cli.options import AsJson, OnlyTrials, RunName, Storage
 from disentune.cli.terminal import err, out, print_json, progress_bar
+from disentune.errors import ConfigError, counted_trials
 from disentune.files.storage import DEFAULT_STORAGE, shown
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def report(
     every = read(find_run(run, storage))
     source, results = source_of(every.run, figures), selected(every, only)
     if only is not None:
+        if not results.records:
+            raise ConfigError(f"--only {only!r}: keeps none of the {counted_trials(len(every.records))} of {run}")
         err.print(f"note: --only keeps {len(results.records)} of {len(every.records)} trials")
     for note in results.notes:
         err.print(f"note: {note}", markup=False)

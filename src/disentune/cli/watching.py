@@ -191,8 +191,8 @@ def _pace(picture: Snapshot) -> str:
 
 
 def _best_line(picture: Snapshot, best: Seen) -> Text:
-    which = "best last value of" if picture.objective.at == "last" else "best"
-    text = _text(f"{which} {picture.objective.metric} ").append(number(best.value), "bold")
+    which = " (last value)" if picture.objective.at == "last" else ""
+    text = _text(f"best {picture.objective.metric}{which} ").append(number(best.value), "bold")
     so_far = "" if best.ended else f", {best.state} at step {best.step}/{best.steps}"
     return text.append(f"  {best.id}  {plain(_described(best))}{so_far}")
 

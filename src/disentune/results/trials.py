@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from disentune.errors import ConfigError
+from disentune.errors import ConfigError, counted_trials
 from disentune.files.storage import Place
 from disentune.results import tables
 from disentune.results.tables import Record, Results
@@ -20,7 +20,7 @@ def record_of(results: Results, trial_id: str) -> Record:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise ConfigError(f"no trial '{trial_id:.40}' in this run of {len(ids)} trials{_some(ids)}")
+        raise ConfigError(f"no trial '{trial_id:.40}' in this run, which has {counted_trials(len(ids))}{_some(ids)}")
     named = _some([record.trial_id for record in found])
     raise ConfigError(f"trial '{trial_id}': {len(found)} ids begin with it{named}; give more characters")
 

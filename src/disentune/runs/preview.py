@@ -16,7 +16,7 @@ from disentune.data.prepared.preparing import assert_obtainable
 from disentune.data.prepared.store import about_of, is_root_set, root, use_root
 from disentune.data.prepared.stored import contents
 from disentune.environment import differences
-from disentune.errors import ConfigError, DataError, Problem, first_line
+from disentune.errors import ConfigError, DataError, Problem, counted_trials, first_line
 from disentune.files.storage import shown
 from disentune.learn import process
 from disentune.learn.evaluation import evaluated
@@ -294,7 +294,7 @@ def _warnings(run: Run, sweep: SweepFile, statuses: dict[str, Status]) -> list[s
     if now.scheduler.name != "none" and (before.scheduler, before.objective) != (now.scheduler, now.objective):
         notes.append("the scheduler or objective has changed; trials that the old one stopped stay stopped")
     if failed:
-        notes.append(f"{failed} trial(s) failed before; --retry-failed runs them again")
+        notes.append(f"{counted_trials(failed)} failed before; --retry-failed runs failed trials again")
     return notes
 
 
@@ -317,11 +317,11 @@ def _refuse_orphans(
     orphans = sorted(folders.keys() - asked.keys())
     if orphans:
         raise ConfigError(
-            f"{run.path} holds {len(orphans)} trial(s) that are no longer in {sweep.file}. "
+            f"{shown(run.path)} holds {counted_trials(len(orphans))} that {sweep.file} no longer asks for. "
             f"{nearest_change(folders[orphans[0]].tree(), [*asked.values()])}\n"
             "  Either set these trials aside (running the old sweep brings them back): --drop\n"
             "  or run the changed sweep under another name: --name NEW\n"
-            f"  or restore the sweep from {run.sweep_path}"
+            f"  or restore the sweep from {shown(run.sweep_path)}"
         )
 
 

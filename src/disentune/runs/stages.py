@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from disentune.errors import ConfigError, Problem
+from disentune.errors import ConfigError, Problem, counted_trials
 from disentune.files.storage import shown
 from disentune.runs.choice import DEFAULTS
 from disentune.runs.ledger import Run
@@ -137,7 +137,8 @@ def _assert_no_others(asked: SweepPoints, run: Run) -> None:
     if ids and others:
         change = nearest_change(others[0].tree(), [point.config for point in asked.points])
         raise ConfigError(
-            f"{shown(run.path)} holds {len(others)} trial(s) that {asked.sweep.file} does not ask for. {change}\n"
+            f"{shown(run.path)} holds {counted_trials(len(others))} that {asked.sweep.file} does not ask for."
+            f" {change}\n"
             f"  The study would be made from other trials than its sweep names; {ANOTHER_NAME}\n"
             f"  or set those trials aside: disentune run {asked.sweep.file} --name {run.path.name} --drop"
         )
@@ -196,7 +197,7 @@ def _changed_need(key: str, then: SweepFile | None, now: SweepFile | None) -> st
     if not gone and not new:
         return ""
     example = nearest_change(gone[0].tree(), new or [*after.values()]) if gone else ""
-    counts = f"asks for {len(new)} new trial(s), and no longer for {len(gone)}"
+    counts = f"asks for other trials now: {len(new)} added, {len(gone)} removed"
     return f"needs.{key} ({now.file}) {counts}. {example}".strip()
 
 
