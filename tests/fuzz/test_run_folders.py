@@ -43,7 +43,7 @@ COMMANDS = [
     ["results", "demo", "--json"], ["results", "demo", "--csv"], ["results", "demo", "--trials", "--at", "max"],
     ["results", "demo", "--parquet"], ["results", "demo", "--by", "framework.beta"], ["resume", "demo"],
     ["plan", "runs/demo/main/sweep.yaml"], ["train", "TRIAL"], ["score", "demo"], ["inspect", "TRIAL"],
-    ["sync", "demo"],
+    ["sync", "demo"], ["verify", "demo"], ["verify", "demo", "--repair"],
 ]  # fmt: skip
 READERS_OF_JOURNALS = [["resume", "demo"], ["plan", "runs/demo/main/sweep.yaml"], ["status", "demo"]]
 
