@@ -338,7 +338,7 @@ PROCESSES = [
     Case("SIGKILL of the raylet and all workers", node_is_killed),
     Case("SIGKILL of the whole process tree", tree_is_killed, ("random", "pbt")),
     Case("SIGTERM", signalled(signal.SIGTERM)),
-    Case("SIGINT", signalled(signal.SIGINT), ("optuna", "asha"), elsewhere="tests/integration/test_object_store.py"),
+    Case("SIGINT", signalled(signal.SIGINT), ("optuna", "asha")),
     Case("two resumes at once", resumed_twice),
 ]
 STORAGE = [

@@ -129,17 +129,10 @@ class Case:
     """Whether it needs a disk of its own, which only root can mount."""
     long: bool = True
     """Whether only `make test-all` has it."""
-    elsewhere: str = ""
-    """The test that does the same, if there is one: then only the matrix has the case."""
 
     @property
     def param(self) -> ParameterSet:
         return pytest.param(self, id=self.name.replace(" ", "-"), marks=[pytest.mark.long] if self.long else [])
-
-
-def params(cases: Sequence[Case]) -> list[ParameterSet]:
-    """Of all that are not tested elsewhere."""
-    return [case.param for case in cases if not case.elsewhere]
 
 
 class Driver:

@@ -7,10 +7,9 @@ tests/runs/test_planner.py, where Ray has no part.
 import pytest
 
 from faults.cases import PROCESSES
-from faults.harness import params
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("case", params(PROCESSES))
+@pytest.mark.parametrize("case", [case.param for case in PROCESSES])
 def test_a_sweep_whose_processes_die_ends_as_an_undisturbed_one(case, survived):
     survived(case)

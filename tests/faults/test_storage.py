@@ -6,10 +6,9 @@
 import pytest
 
 from faults.cases import STORAGE
-from faults.harness import params
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("case", params(STORAGE))
+@pytest.mark.parametrize("case", [case.param for case in STORAGE])
 def test_a_sweep_whose_storage_fails_ends_as_an_undisturbed_one(case, survived):
     survived(case)

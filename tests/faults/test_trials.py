@@ -6,10 +6,9 @@
 import pytest
 
 from faults.cases import TRIALS
-from faults.harness import params
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("case", params(TRIALS))
+@pytest.mark.parametrize("case", [case.param for case in TRIALS])
 def test_a_sweep_whose_trials_go_wrong_ends_as_an_undisturbed_one(case, survived):
     survived(case)

@@ -1,4 +1,4 @@
-"""Pending trials make an autoscaler add nodes; one that fits nowhere is refused at once."""
+"""Pending trials make an autoscaler add nodes, whatever the search; one that fits nowhere is refused at once."""
 
 import json
 import os
@@ -46,9 +46,9 @@ def elastic(tmp_path):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_pending_trials_add_nodes(elastic, tmp_path):
-    """Of Optuna, which asks for fewer trials at a time than any other search; Tune's limit is the same for all."""
-    path = sweep_file(tmp_path, "optuna")
+@pytest.mark.parametrize("search", ["grid", "optuna"])
+def test_pending_trials_add_nodes_for_every_search(elastic, tmp_path, search):
+    path = sweep_file(tmp_path, search)
     calm = Run(tmp_path / "calm" / "tiny" / "main")
     simulate(calm, path, np.random.default_rng(0), overrides=SETS)
     outcome = elastic(path, *SETS)
