@@ -151,7 +151,7 @@ def test_an_unwritable_storage_is_refused_before_ray_starts(disentune, tmp_path)
 def test_a_changed_sweep_is_explained_and_not_mixed(disentune, finished, tmp_path):
     code, _, err = disentune("run", sweep_file(tmp_path), "--set", "training.learning_rate=0.5")
     assert code == 2
-    assert "no longer in" in err
+    assert "no longer asks for" in err
     assert "training.learning_rate was 0.01, is 0.5" in err
     assert "--name NEW" in err
     assert "--drop" in err

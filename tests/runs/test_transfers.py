@@ -207,7 +207,7 @@ def test_a_smoke_test_does_not_block_the_name_of_the_run(storage):
     session(run, storage[1], "seeds=1", *SHORT, drop=True)
     assert len(run.dropped()) == 6
     assert len(ids(run)) == 6
-    with pytest.raises(ConfigError, match=r"holds 6 trial.*no longer in") as error:
+    with pytest.raises(ConfigError, match=r"holds 6 trial.*no longer asks for") as error:
         planned(run, storage[1], "seeds=1")
     assert "--drop" in str(error.value)
     assert "--name NEW" in str(error.value)
