@@ -140,6 +140,7 @@ def test_a_run_that_is_being_run_is_looked_at_but_not_repaired(disentune, whole)
         assert (code, "is already being run by process" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_of_a_table_goes_unnoticed(disentune, whole):
     """Bits that the format itself ignores change nothing."""
     path, rng = whole.parquet_path, np.random.default_rng(0)

@@ -48,10 +48,10 @@ def test_its_rows_are_those_of_its_version(old):
             assert found.items() <= metrics.items()  # the table also has running maxima
 
 
-COMMANDS = [["status"], ["results", "--json"], ["results"], ["report"], ["analyse", "--json"], ["verify"]]
+COMMANDS = [["status"], ["results", "--json"], ["results"], ["analyse", "--json"], ["verify"]]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("command", [*COMMANDS, pytest.param(["report"], marks=pytest.mark.slow)], ids=" ".join)
 def test_every_command_that_looks_at_a_run_takes_it(old, disentune, monkeypatch, tmp_path, command):
     monkeypatch.chdir(tmp_path)
     _, expected = old

@@ -23,6 +23,7 @@ def recordings(sweeps):
     return {pair: recorded(pair, end, sweeps) for pair, end in SWEEPS.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("pair", SWEEPS, ids=" ".join)
 def test_a_sample_of_states_gives_the_same_table(sweeps, recordings, pair, model):

@@ -29,6 +29,7 @@ def test_a_sweep_with_faults_ends_with_the_table_of_an_undisturbed_one(sweeps, s
     assert problem == ""
 
 
+@pytest.mark.slow
 def test_seeds_are_tried_in_processes_of_their_own(tmp_path):
     failures, happened = simulate(first=1000, count=2, jobs=1, folder=tmp_path)
     assert failures == []
