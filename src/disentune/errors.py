@@ -109,7 +109,7 @@ DID_YOU_MEAN = " Did you mean"
 
 def counted_trials(count: int) -> str:
     """'1 trial', '2 trials'."""
-    return f"{count} trial{'' if count == 1 else 's'}"
+    return f"{count:,} trial{'' if count == 1 else 's'}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

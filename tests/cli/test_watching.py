@@ -124,7 +124,7 @@ def test_an_empty_run_says_that_its_driver_starts():
 
 def test_the_end_of_a_run_says_what_comes_next():
     finished = lines_of(pictured([seen()], live=False))
-    assert finished[-2:] == ["all 1 trials have ended", "next: disentune results runs/x"]
+    assert finished[-2:] == ["the only trial has ended", "next: disentune results runs/x"]
     unfinished = lines_of(pictured([seen()], live=False, expected=2), where="my runs/x")
     assert unfinished[-1] == "not running; continue with: disentune resume 'my runs/x'"
     searched = drawn(pictured([seen()], live=False, expected=3, at_most=True))
@@ -227,7 +227,7 @@ def test_a_terminal_gets_each_picture_in_the_place_of_the_one_before():
     watch(console, [first, last], "runs/x")
     text = stream.getvalue()
     assert "\x1b[1A" in text  # up again
-    assert "all 1 trials have ended" in text.split("\x1b[1A")[-1]
+    assert "the only trial has ended" in text.split("\x1b[1A")[-1]
 
 
 def test_the_view_of_a_real_run_names_its_trials(tmp_path, make_run):

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from disentune.environment import without_secrets
+from disentune.errors import counted_trials
 from disentune.results.watch import duration
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def show_plan(
     where: str,
     slots: int | None,
 ) -> None:
-    console.print(f"[bold]{escape(plan.sweep)}[/]: {plan.trials} trials in {escape(where)}")
+    console.print(f"[bold]{escape(plan.sweep)}[/]: {counted_trials(plan.trials)} in {escape(where)}")
     table = Table(box=None, pad_edge=False)
     table.add_column("arm")
     table.add_column("trials", justify="right")

@@ -9,6 +9,7 @@ import typer
 
 from disentune.cli.options import RunName, Storage
 from disentune.cli.terminal import out
+from disentune.errors import counted_trials
 from disentune.files.storage import DEFAULT_STORAGE, shown
 
 PASSES = 2
@@ -46,7 +47,7 @@ def verify(
                 seen = verified(found)
     for damage in seen.damages:
         out.print(damage.text, markup=False)
-    counts = f"{seen.trials:,} trials, {seen.rows:,} rows, {seen.checkpoints:,} checkpoints"
+    counts = f"{counted_trials(seen.trials)}, {seen.rows:,} rows, {seen.checkpoints:,} checkpoints"
     if not seen.damages:
         out.print(f"{where}: {counts}: sound", markup=False)
         return

@@ -238,5 +238,6 @@ def _last_words(picture: Snapshot, where: str) -> list[Text]:
     more = picture.expected - len(picture.trials)
     asks = f"; the search may suggest up to {more} more: disentune resume {here}" if more > 0 else ""
     retry = [f"next: disentune resume {here} --retry-failed"] if picture.states.get("failed") else []
-    texts = [f"all {len(picture.trials)} trials have ended{asks}", f"next: disentune results {here}", *retry]
+    ended = "the only trial has" if len(picture.trials) == 1 else f"all {len(picture.trials)} trials have"
+    texts = [f"{ended} ended{asks}", f"next: disentune results {here}", *retry]
     return [_text(text) for text in texts]

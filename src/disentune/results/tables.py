@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 
-from disentune.errors import ConfigError, unknown
+from disentune.errors import ConfigError, counted_trials, unknown
 from disentune.files.storage import Place, RemotePath, place, shown
 from disentune.files.writing import write_atomically
 from disentune.metrics import best_of
@@ -96,7 +96,7 @@ class Results:
         states = Counter(record.status for record in self.records)
         counts = ", ".join(f"{count} {state}" for state, count in states.items())
         rows = sum(len(record.rows) for record in self.records)
-        count = f"{len(self.records)} trial{'s'[: len(self.records) != 1]}"
+        count = counted_trials(len(self.records))
         return f"Results({shown(self.run.path)!r}: {count} ({counts or 'none'}), {rows} rows)"
 
     def _repr_html_(self) -> str:
