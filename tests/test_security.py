@@ -62,6 +62,7 @@ METHODS = {
 LOADERS = {"numpy.load": 2, "torch.load": 1}
 """And how many of their arguments may come without a name."""
 ALLOWED = {
+    ("__init__.py", "importlib.import_module"): "the four names of the Python API, constants of that file",
     ("runs/suggest.py", "pickle"): "Optuna's state of CMA-ES, of which nothing but numbers and the optimiser is made",
     ("plugin.py", "importlib.import_module"): "a user's own plug-in by its import path, and the docstrings of ours",
     ("driver/ray_internals.py", "pkgutil.resolve_name"): "parts of Ray by names that are constants of that file",

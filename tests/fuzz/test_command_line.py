@@ -40,6 +40,7 @@ BASES: dict[tuple[str, ...], tuple[list[str], list[str]]] = {
     ("results",): (["tiny"], []),
     ("score",): (["codes.npz"], ["--metrics", "mig", "--json"]),
     ("train",): (["tiny.yaml"], []),
+    ("verify",): (["tiny"], []),
     ("data", "list"): ([], []),
     ("data", "prepare"): (["dsprites"], ["--root", "data"]),
     ("data", "export"): (["xy_single_square", "out.h5"], []),
