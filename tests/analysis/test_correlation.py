@@ -89,7 +89,9 @@ def test_downstream_has_mean_accuracies_and_their_correlations():
         (agreement, study(seeds=1, methods=1, strengths=3), "needs at least 4 trials"),
         (agreement, study(datasets=0), "has no rows"),
         (downstream, study(), "no column that begins with downstream_"),
+        (downstream, study().assign(downstream_x="high"), "downstream_x: must be a numeric column"),
         (unsupervised_selection, study(), "none of the columns reconstruction"),
+        (unsupervised_selection, study().assign(recon_sum="low", kl_sum=1.0), "recon_sum: must be a numeric column"),
     ],
 )
 def test_what_cannot_be_correlated_is_reported(analysis, frame, message):

@@ -77,7 +77,7 @@ def unsupervised_selection(frame: pd.DataFrame, metrics: Sequence[str] | None = 
     """`dataset`, `metric`, `other`, `value`, `low`, `high`, `n`: the rank correlation of each metric with numbers that
     need no labels: reconstruction, KL, ELBO, total correlation, UDR."""
     frame, metrics = with_keys(frame, (DATASET,)), metrics_of(frame, metrics)
-    if "elbo" not in frame and {"recon_sum", "kl_sum"} <= {*frame.columns}:
+    if "elbo" not in frame and len(present(frame, ("recon_sum", "kl_sum"))) == 2:
         frame = frame.assign(elbo=-(frame["recon_sum"] + frame["kl_sum"]))
     others = present(frame, LABEL_FREE)
     if not others:
