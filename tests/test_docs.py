@@ -66,6 +66,13 @@ def test_the_gallery_shows_every_kind_of_figure():
     assert re.findall("^## (.*)$", (DOCS / "gallery.md").read_text(), re.MULTILINE) == list(FIGURES)
 
 
+def test_the_guide_to_results_names_every_kind_of_figure():
+    from disentune.spec.figures import FIGURES
+
+    guide = (DOCS / "guides" / "results.md").read_text().partition("## Choose the figures")[2]
+    assert set(re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE)) == set(FIGURES)
+
+
 def test_the_yaml_of_the_gallery_can_be_copied_into_a_sweep():
     import yaml
 

@@ -77,10 +77,16 @@ def test_more_seeds_are_needed_than_those_with_which_the_test_cannot_reach_5_per
     assert compare(frame, "arm", "mig").pairs[0].seeds_needed == 4
 
 
+def test_a_difference_that_is_the_same_in_every_seed_needs_the_fewest_seeds():
+    assert compare(trials(a=[5.0] * 4, b=[4.0] * 4), "arm", "mig").pairs[0].seeds_needed == 6
+    assert compare(trials(a=[5.0] * 4, b=[5.0] * 4), "arm", "mig").pairs[0].seeds_needed is None
+
+
 def test_too_few_seeds_for_so_many_pairs_are_reported():
-    """With six seeds the smallest p is 2/64, of three pairs corrected 6/64."""
+    """With six seeds the smallest p is 2/64, of three pairs corrected 6/64; with seven it is 6/128."""
     found = compare(trials(a=np.arange(6) + 9.0, b=np.arange(6) * 1.1, c=np.arange(6) * 1.3 - 9), "arm", "mig")
     assert {pair.p_holm for pair in found.pairs} == {6 / 64}
+    assert {pair.seeds_needed for pair in found.pairs} == {7}
     assert {pair.verdict for pair in found.pairs} == {"cannot reach 5 % with 6 pairs (smallest p holm 0.0938)"}
     assert {pair.verdict for pair in compare(trials(a=A, b=B, c=A), "arm", "mig").pairs} == {
         "cannot reach 5 % with 5 pairs (smallest p 0.0625)"
@@ -127,6 +133,17 @@ def test_comparing_the_best_of_many_points_warns_of_selection():
     assert "best of up to 3 points" in found.notes[0]
     assert "this makes every p too small" in found.notes[0]
     assert compare(points[0], "arm", "mig", best=["beta"]).notes == ()
+
+
+def test_seeds_that_only_one_value_has_are_left_out_of_a_pair_with_a_note():
+    found = compare(trials(a=A, b=B[:3]), "arm", "mig")
+    assert (found.pairs[0].n_a, found.pairs[0].n_b) == (3, 3)
+    assert found.pairs[0].difference == pytest.approx(np.mean(A[:3] - B[:3]))
+    assert found.notes == (
+        "a paired difference uses only the seeds that both values have; up to 2 seeds of a value are left out",
+    )
+    assert "one seed of a value is left out" in compare(trials(a=A, b=B[:4]), "arm", "mig").notes[0]
+    assert compare(trials(a=A, b=B[:2]), "arm", "mig").notes == ()  # too few to pair
 
 
 def test_null_is_a_value_of_its_own():

@@ -6,7 +6,7 @@ import pytest
 import scipy
 
 from disentune.analysis import agreement, downstream, unsupervised_selection
-from disentune.analysis.correlation import RESAMPLES, _Ranked, spearman
+from disentune.analysis.correlation import RESAMPLES, _Ranked, least_spearman, spearman
 from disentune.errors import ConfigError
 from study_examples import study
 
@@ -51,6 +51,41 @@ def test_the_interval_is_about_fishers():
     assert RESAMPLES >= 1000
 
 
+@pytest.mark.parametrize("n", [4, 10, 61])
+def test_full_agreement_of_few_trials_is_not_certain(n):
+    """Every resample agrees too."""
+    frame = pd.DataFrame({"dataset": "d", "mig": np.arange(n), "sap": -np.exp(np.arange(n)), "dci": np.arange(n) ** 3})
+    rows = agreement(frame, ["mig", "sap", "dci"]).set_index(["metric", "other"])
+    ordered = scipy.stats.binomtest(n // 2, n // 2).proportion_ci().low
+    low = least_spearman(2 * ordered - 1)
+    assert rows.loc[("mig", "dci"), ["value", "low", "high"]].tolist() == pytest.approx([1, low, 1])
+    assert rows.loc[("mig", "sap"), ["value", "low", "high"]].tolist() == pytest.approx([-1, -1, -low])
+
+
+@pytest.mark.slow
+def test_intervals_of_four_trials_cover_a_strong_correlation():
+    """The percentile interval alone covers it in 55 %, because four trials often agree in full."""
+    rng, r = np.random.default_rng(0), 0.9
+    covered = []
+    for _ in range(100):
+        mig, noise = rng.normal(size=(2, 4))
+        frame = pd.DataFrame({"dataset": "d", "mig": mig, "sap": r * mig + np.sqrt(1 - r**2) * noise})
+        row = agreement(frame).iloc[0]
+        covered.append(row["low"] <= 6 / np.pi * np.arcsin(r / 2) <= row["high"])
+    assert np.mean(covered) > 0.9
+
+
+@pytest.mark.parametrize("r", [-0.99, -0.5, 0.0, 0.3, 0.9, 0.999])
+def test_the_least_correlation_for_a_tau_is_below_that_of_normal_numbers(r):
+    tau, rho = 2 / np.pi * np.arcsin(r), 6 / np.pi * np.arcsin(r / 2)
+    assert least_spearman(tau) < rho
+
+
+def test_the_least_correlation_for_a_tau_meets_both_ends_and_itself_at_0():
+    assert [least_spearman(tau) for tau in (-1, 1)] == [-1, 1]
+    assert least_spearman(-1e-12) == pytest.approx(least_spearman(0)) == pytest.approx(-0.5)
+
+
 def test_within_settings_only_seeds_are_compared():
     """Settings make both metrics agree; seeds do not."""
     frame = study(setting=5.0, seeds=40, datasets=1)
@@ -89,7 +124,9 @@ def test_downstream_has_mean_accuracies_and_their_correlations():
         (agreement, study(seeds=1, methods=1, strengths=3), "needs at least 4 trials"),
         (agreement, study(datasets=0), "has no rows"),
         (downstream, study(), "no column that begins with downstream_"),
+        (downstream, study().assign(downstream_x="high"), "downstream_x: must be a numeric column"),
         (unsupervised_selection, study(), "none of the columns reconstruction"),
+        (unsupervised_selection, study().assign(recon_sum="low", kl_sum=1.0), "recon_sum: must be a numeric column"),
     ],
 )
 def test_what_cannot_be_correlated_is_reported(analysis, frame, message):

@@ -1,6 +1,6 @@
 """How often a chosen setting wins: against the published procedure, enumerated, and closed forms."""
 
-from itertools import permutations, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,27 +13,53 @@ from study_examples import METRICS, study
 def enumerated(frame, same_metric, same_dataset):
     """The published procedure with every draw that it may make, one after another."""
     scores = {
-        (name, metric): trials[metric].to_numpy().reshape(-1, trials["seed"].nunique())
+        (name, metric): trials.set_index(["method", "strength", "seed"])[metric].to_dict()
         for name, trials in frame.groupby("dataset")
         for metric in METRICS
     }
     wins = []
-    for (name, metric), (other_name, other_metric) in product(scores, repeat=2):
+    for ((name, metric), source), ((other_name, other_metric), target) in product(scores.items(), repeat=2):
         if (metric == other_metric, name == other_name) != (same_metric, same_dataset):
             continue
-        source, target = scores[name, metric], scores[other_name, other_metric]
-        for seed, other_seed in permutations(range(source.shape[1]), 2):
-            ours = target[np.argmax(source[:, seed]), other_seed]
-            wins += [(ours > rival) + (ours == rival) / 2 for rival in target.ravel()]
+        for seed in {key[2] for key in source}:
+            best = max((key for key in source if key[2] == seed), key=source.get)
+            for ours in (score for key, score in target.items() if key[:2] == best[:2] and key[2] != seed):
+                wins.append(np.mean([(ours > rival) + (ours == rival) / 2 for rival in target.values()]))
     return np.mean(wins)
 
 
-def test_every_comparison_is_counted_that_the_published_procedure_may_draw():
-    frame = study(datasets=3, setting=1.0, seeds=3, methods=2, strengths=2).round(1)  # some scores tie
+def all_seeds(frame):
+    return frame
+
+
+def other_seeds(frame):
+    return frame.assign(seed=frame["seed"] + 10 * (frame["dataset"] == "data1"))
+
+
+def fewer_seeds(frame):
+    return frame[(frame["dataset"] != "data1") | (frame["seed"] < 2)]
+
+
+def holes(frame):
+    return frame.drop(index=[0, 5, 9, 20, 33])
+
+
+@pytest.mark.parametrize("change", [all_seeds, other_seeds, fewer_seeds, holes])
+def test_every_comparison_is_counted_that_the_published_procedure_may_draw(change):
+    frame = change(study(datasets=3, setting=1.0, seeds=3, methods=2, strengths=2).round(1))  # some scores tie
     rows = selection(frame).set_index(["same_metric", "same_dataset"])
     assert len(rows) == 4
     for kind in rows.index:
         assert rows.loc[kind, "value"] == pytest.approx(enumerated(frame, *kind))
+
+
+def test_without_one_of_its_seeds_a_data_set_may_have_nothing_to_compare():
+    """The second data set has one seed of its own, so only two of three seeds can be left out in the first."""
+    frame = study(datasets=2, setting=1.0, seeds=3)
+    frame = frame[(frame["dataset"] == "data0") == (frame["seed"] < 2)]
+    rows = selection(frame).set_index(["same_metric", "same_dataset"])
+    assert rows.loc[(True, True), "value"] == pytest.approx(enumerated(frame, True, True))
+    assert np.isnan(rows.loc[(True, True), "high"])
 
 
 def test_random_scores_win_half_of_the_time():
@@ -87,6 +113,10 @@ def test_the_interval_is_by_a_jackknife_over_seeds():
 
 def test_one_data_set_has_no_other():
     assert selection(study(datasets=1))["same_dataset"].tolist() == [True, True]
+
+
+def test_two_seeds_have_no_interval():
+    assert np.isnan(selection(study(seeds=2))[["low", "high"]]).all(axis=None)
 
 
 def test_one_seed_is_refused():

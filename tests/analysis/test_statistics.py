@@ -236,5 +236,11 @@ def test_one_value_has_no_interval():
 def test_equal_samples_differ_by_nothing():
     assert statistics.welch(np.ones(3), np.ones(3)) == (0, 0, 0, 0, 4, 1)
     assert statistics.permutation_p(np.ones(3), np.ones(4)) == 1
-    assert np.isnan(statistics.cohen_d(np.ones(3), np.zeros(3)))
-    assert np.isnan(statistics.paired_d(np.ones(3), np.zeros(3)))
+    assert np.isnan(statistics.cohen_d(np.ones(3), np.ones(3)))
+    assert np.isnan(statistics.paired_d(np.arange(3), np.arange(3)))
+
+
+def test_samples_that_differ_by_the_same_in_every_seed_have_an_infinite_effect():
+    assert statistics.cohen_d(np.zeros(3), np.ones(3)) == -np.inf
+    assert statistics.paired_d(np.arange(3) + 1.0, np.arange(3)) == np.inf
+    assert statistics.seeds_needed(-np.inf, is_paired=True) == 2

@@ -22,6 +22,15 @@ def test_means_and_trends_of_both_kinds_of_codes():
     assert (rows.query("codes == 'mean'")["trend"] > 0.9).all()
 
 
+def test_strengths_in_words_have_no_trend():
+    """In the order of letters, 16 comes before 2."""
+    frame = study(datasets=1).assign(gaussian_total_correlation=1.0)
+    frame["strength"] = "beta " + frame["strength"].astype(str)
+    rows = total_correlation(frame)
+    assert rows["trend"].isna().all()
+    assert (rows["value"] == 1).all()
+
+
 def test_a_table_without_it_is_refused():
     with pytest.raises(ConfigError, match="none of the columns gaussian_total_correlation"):
         total_correlation(study())

@@ -85,6 +85,15 @@ def test_log_densities_agree_with_torch(law_and_torch):
     torch.testing.assert_close(ours.log_density(codes()), theirs.log_prob(codes()), rtol=1e-5, atol=1e-6)  # f32 logits
 
 
+@torch.no_grad()
+def test_densities_integrate_to_one(law):
+    """By trapezia that are narrow around 0, where the spike is, and reach 4,000, beyond which Student's t has 1e-10."""
+    t = torch.linspace(-9, 9, 601, dtype=torch.float64)
+    width = torch.cosh(t) * (t[1] - t[0])
+    density = law.log_density(torch.cartesian_prod(torch.sinh(t), torch.sinh(t))).exp().reshape(601, 601)
+    assert (width @ density @ width).item() == pytest.approx(1, abs=1e-6)  # f32 logits
+
+
 @pytest.mark.parametrize(("share", "deviation"), [(0, 1.0), (1, 0.2)])
 def test_a_spike_and_slab_of_one_part_is_that_normal_in_value_and_gradient(share, deviation):
     ours, theirs = codes().requires_grad_(), codes().requires_grad_()

@@ -40,9 +40,17 @@ def test_cells_show_the_numbers_of_the_analysis(scores, name):
     rows = ANALYSES[name].rows(score_table(scores.results)[0], None)
     rows = rows[rows["metric"].notna()] if name == "downstream" else rows
     written = {text.get_text() for axes in figure.axes for text in axes.texts}
-    assert written == {f"{value:.2f}" for value in rows["value"]}
+    assert {text.split("\n")[0] for text in written} == {f"{value:.2f}" for value in rows["value"]}
     assert "n = " in caption.text
     assert caption.title.endswith("?")
+
+
+def test_the_table_of_selection_has_its_intervals(scores):
+    figure, caption = drawn(scores, analysis="selection")
+    rows = ANALYSES["selection"].rows(score_table(scores.results)[0], None)
+    written = {text.get_text() for axes in figure.axes for text in axes.texts}
+    assert written == {f"{row.value:.2f}\n{row.low:.2f} to {row.high:.2f}" for row in rows.itertuples()}
+    assert "with its 95 % interval over seeds" in caption.text
 
 
 def test_lines_show_the_mean_of_each_strength(scores):

@@ -47,8 +47,8 @@ class Pair:
     improvement_low: float
     improvement_high: float
     seeds_needed: int | None
-    """Seeds per value needed to detect the observed difference in 80 % of repetitions, and for the exact test to be
-    able to reach 5 %."""
+    """Seeds per value needed to detect the observed difference in 80 % of repetitions of a t test at 5 %, and for the
+    exact test to be able to reach 5 % after Holm's correction."""
     p_holm: float = math.nan
     smallest_p_holm: float = 0.0
     """The smallest value that `p_holm` can have with this many pairs and seeds."""
@@ -161,6 +161,7 @@ def compare(
     notes += _mean_note(frame, by)
     order = sorted(samples, key=lambda value: _rank(samples[value], mode))
     found = [_pair(a, b, samples, mode) for a, b in _pairs_of(order, by, baseline)]
+    notes += _unshared_note(found, samples)
     return Comparison(metric, by, tuple(_corrected(found)), tuple(notes))
 
 
@@ -171,9 +172,21 @@ def _corrected(pairs: list[Pair]) -> list[Pair]:
     least = min(1.0, len(tested) * min(tested, default=0.0))
     corrected = statistics.holm(np.array([pair.p for pair in pairs]))
     return [
-        replace(pair, p_holm=float(p), smallest_p_holm=max(least, pair.smallest_p))
+        replace(
+            pair,
+            p_holm=float(p),
+            smallest_p_holm=max(least, pair.smallest_p),
+            seeds_needed=_reachable(pair, len(tested)),
+        )
         for pair, p in zip(pairs, corrected, strict=True)
     ]
+
+
+def _reachable(pair: Pair, tests: int) -> int | None:
+    """The seeds needed, but never so few that no outcome could reach 5 % in this many tests."""
+    if pair.seeds_needed is None:
+        return None
+    return max(pair.seeds_needed, statistics.fewest_seeds(pair.paired, statistics.ALPHA / tests))
 
 
 # ---- which scores
@@ -245,6 +258,15 @@ def _mean_note(frame: pd.DataFrame, by: str) -> list[str]:
     return [f"the score of a seed is the mean of its {count} trials{uneven}"]
 
 
+def _unshared_note(pairs: list[Pair], samples: Mapping[Any, pd.Series]) -> list[str]:
+    used = [(value, n) for pair in pairs if pair.paired for value, n in ((pair.a, pair.n_a), (pair.b, pair.n_b))]
+    most = max((len(samples[value]) - n for value, n in used), default=0)
+    if most == 0:
+        return []
+    left_out = f"up to {most} seeds of a value are" if most > 1 else "one seed of a value is"
+    return [f"a paired difference uses only the seeds that both values have; {left_out} left out"]
+
+
 def _rank(sample: pd.Series, mode: str) -> float:
     return float(-sample.mean() if mode == "max" else sample.mean())
 
@@ -287,13 +309,8 @@ def _pair(a: Any, b: Any, samples: Mapping[Any, pd.Series], mode: str) -> Pair:
         smallest_p=statistics.smallest_p(n, m, is_paired),
         probability_of_improvement=statistics.improvement(better, worse),
         improvement_low=improved.low, improvement_high=improved.high,
-        seeds_needed=_seeds_needed(effect(first, second), is_paired) if decided else None,
+        seeds_needed=statistics.seeds_needed(effect(first, second), is_paired) if decided else None,
     )  # fmt: skip
-
-
-def _seeds_needed(effect: float, is_paired: bool) -> int | None:
-    needed = statistics.seeds_needed(effect, is_paired)
-    return None if needed is None else max(needed, statistics.fewest_seeds(is_paired))
 
 
 def _matched(a: pd.Series, b: pd.Series) -> tuple[np.ndarray, np.ndarray, bool]:

@@ -1,6 +1,7 @@
 """Rank correlations over the trials of each data set: between metrics, and of other numbers with metrics.
 
-Spearman's correlation with average ranks. Its 95 % interval is the percentile interval over resamples of the trials.
+Spearman's correlation with average ranks. Its 95 % interval is the percentile interval over resamples of the trials; of
+full agreement, where every resample agrees, it goes down to `lowest_of_agreement`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,7 @@ import pandas as pd
 import scipy
 
 from disentune.analysis.scores import DATASET, DOWNSTREAM, LABEL_FREE, SETTING, metrics_of, present, with_keys
-from disentune.analysis.statistics import mean_interval
+from disentune.analysis.statistics import CONFIDENCE, ROUNDING, mean_interval
 from disentune.errors import ConfigError
 
 FEWEST = 4
@@ -27,6 +28,21 @@ def spearman(a: np.ndarray, b: np.ndarray) -> float:
     if np.ptp(first) == 0 or np.ptp(second) == 0:
         return float("nan")
     return float(np.corrcoef(first, second)[0, 1])
+
+
+def lowest_of_agreement(n: int) -> float:
+    """The lower end of the interval of a correlation of 1 over n trials.
+
+    All n // 2 disjoint pairs of trials are in the same order. The bound of Clopper and Pearson for the probability of
+    that is one for Kendall's tau, and so for Spearman's correlation.
+    """
+    return least_spearman(2 * ((1 - CONFIDENCE) / 2) ** (1 / (n // 2)) - 1)
+
+
+def least_spearman(tau: float) -> float:
+    """The smallest correlation of any two continuous quantities with this tau (Nelsen, An Introduction to Copulas,
+    section 5.1.3)."""
+    return (3 * tau - 1) / 2 if tau >= 0 else (tau**2 + 2 * tau - 1) / 2
 
 
 def agreement(frame: pd.DataFrame, metrics: Sequence[str] | None = None, within: bool = False) -> pd.DataFrame:
@@ -77,7 +93,7 @@ def unsupervised_selection(frame: pd.DataFrame, metrics: Sequence[str] | None = 
     """`dataset`, `metric`, `other`, `value`, `low`, `high`, `n`: the rank correlation of each metric with numbers that
     need no labels: reconstruction, KL, ELBO, total correlation, UDR."""
     frame, metrics = with_keys(frame, (DATASET,)), metrics_of(frame, metrics)
-    if "elbo" not in frame and {"recon_sum", "kl_sum"} <= {*frame.columns}:
+    if "elbo" not in frame and len(present(frame, ("recon_sum", "kl_sum"))) == 2:
         frame = frame.assign(elbo=-(frame["recon_sum"] + frame["kl_sum"]))
     others = present(frame, LABEL_FREE)
     if not others:
@@ -126,7 +142,16 @@ def _intervals(
     known = np.isfinite(resampled).sum(axis=0) > RESAMPLES / 2
     ends[:, known] = np.nanpercentile(resampled[:, known], [2.5, 97.5], axis=0)
     points = [spearman(values[a], values[b]) for a, b in pairs]
-    return {pair: (point, *end, n) for pair, point, end in zip(pairs, points, ends.T.tolist(), strict=True)}
+    found = zip(pairs, points, ends.T.tolist(), strict=True)
+    return {pair: (point, *_widened(point, low, high, n), n) for pair, point, (low, high) in found}
+
+
+def _widened(value: float, low: float, high: float, n: int) -> tuple[float, float]:
+    """The interval, which a bootstrap gives no width where the correlation is 1 or -1."""
+    if abs(value) < 1 - ROUNDING or np.isnan(value):
+        return low, high
+    low, high = lowest_of_agreement(n), 1.0
+    return (low, high) if value > 0 else (-high, -low)
 
 
 def _resampled(values: dict[str, np.ndarray], pairs: list[tuple[str, str]], n: int) -> Iterator[np.ndarray]:

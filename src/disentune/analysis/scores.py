@@ -81,7 +81,7 @@ def left_out(frame: pd.DataFrame) -> list[str]:
 
 def _scores(frame: pd.DataFrame) -> list[str]:
     others = {*KEYS, *LABEL_FREE}
-    return [key for key in frame if key not in others and _is_score(key, frame) and _is_number(frame[key])]
+    return [key for key in frame if key not in others and _is_score(key, frame) and is_number(frame[key])]
 
 
 def _is_score(key: str, frame: pd.DataFrame) -> bool:
@@ -91,16 +91,16 @@ def _is_score(key: str, frame: pd.DataFrame) -> bool:
     return not (is_loss or key.startswith(DOWNSTREAM) or key.endswith("_max") or "." in key)
 
 
-def _is_number(column: pd.Series) -> bool:
+def is_number(column: pd.Series) -> bool:
+    """Whether a column has numbers, and not text or truth values."""
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
 def _assert_score(frame: pd.DataFrame, key: str) -> None:
     if key not in frame:
-        known = (str(name) for name in frame if name not in KEYS and _is_number(frame[name]))
+        known = (str(name) for name in frame if name not in KEYS and is_number(frame[name]))
         raise ConfigError(unknown("metric", key, known))
-    if not _is_number(frame[key]):
-        raise ConfigError(f"{key}: must be a numeric column, but has type {frame[key].dtype}")
+    _assert_number(frame, key)
     missing = int((~np.isfinite(frame[key].to_numpy(dtype=float))).sum())
     if missing:
         what = (
@@ -109,6 +109,14 @@ def _assert_score(frame: pd.DataFrame, key: str) -> None:
         raise ConfigError(f"{key}: {what}; remove these rows, or name other scores with --metrics")
 
 
+def _assert_number(frame: pd.DataFrame, key: str) -> None:
+    if not is_number(frame[key]):
+        raise ConfigError(f"{key}: must be a numeric column, but has type {frame[key].dtype}")
+
+
 def present(frame: pd.DataFrame, keys: Iterable[str]) -> list[str]:
-    """The keys that are columns with a finite number."""
-    return [key for key in keys if key in frame and np.isfinite(frame[key].to_numpy(dtype=float)).any()]
+    """The keys that are columns with a finite number. Raises ConfigError if one of them is a column of text."""
+    found = [key for key in keys if key in frame]
+    for key in found:
+        _assert_number(frame, key)
+    return [key for key in found if np.isfinite(frame[key].to_numpy(dtype=float)).any()]

@@ -1,9 +1,9 @@
 """Does the best setting on one data set and metric also win on others? Locatello et al., ICML 2019, section 5.4.
 
-Draw a metric, a data set and a seed, and take the setting with the best score there. Train it with another seed and
-compare it with a model drawn at random, by the same or another metric, on the same or another data set: how often does
-it win? A tie counts one half; the random model may have the same setting. Nothing is sampled here: every such
-comparison is counted, so the value has no sampling noise.
+Draw a metric, a data set and one of its seeds, and take the setting with the best score there (of equal ones, the
+first). Train it with another seed and compare it with a model drawn at random, by the same or another metric, on the
+same or another data set: how often does it win? A tie counts one half; the random model may have the same setting.
+Nothing is sampled here: every such comparison is counted, so the value has no sampling noise.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def selection(frame: pd.DataFrame, metrics: Sequence[str] | None = None, by: By 
 
     `by` sets whether the scores of one seed choose a setting, as published, or the means over all seeds except the one
     that is then compared. The interval is a t interval by a jackknife over seeds: it covers variation over seeds, not
-    over data sets or metrics. Higher scores count as better.
+    over data sets or metrics; it is unknown (NaN) below three seeds. Higher scores count as better.
     """
     frame, metrics = with_settings(frame, SEED), metrics_of(frame, metrics)
     scores = _array(frame, metrics)
@@ -38,8 +38,9 @@ def selection(frame: pd.DataFrame, metrics: Sequence[str] | None = None, by: By 
     others = [_table(np.delete(scores, seed, axis=-1), by) for seed in range(seeds)] if seeds > 2 else []
     rows = []
     for kind, value in whole.items():
-        half = _jackknife(np.array([other[kind] for other in others]))
-        found = {"value": value, "low": max(0.0, value - half), "high": min(1.0, value + half), "n": len(frame)}
+        half = _jackknife(np.array([other.get(kind, np.nan) for other in others]))
+        low, high = np.clip([value - half, value + half], 0, 1)
+        found = {"value": value, "low": low, "high": high, "n": len(frame)}
         rows.append({"same_metric": kind[0], "same_dataset": kind[1], **found})
     return pd.DataFrame(rows)
 
@@ -57,14 +58,14 @@ def _array(frame: pd.DataFrame, metrics: list[str]) -> np.ndarray:
 def _table(scores: np.ndarray, by: By) -> dict[tuple[bool, bool], float]:
     """How often the chosen setting wins, by whether metric and data set are the same."""
     datasets, metrics, _, seeds = scores.shape
-    chosen, wins = _chosen(scores, by), _winning(scores)
+    (chosen, is_chosen), wins = _chosen(scores, by), _winning(scores)
     here = wins[:, :, chosen, np.arange(seeds)]  # (target data set, its metric, source data set, its metric, seed)
     if by == "mean":
         won, counted = np.nan_to_num(here), np.isfinite(here)
     else:  # every other seed of the chosen setting
         won = np.nansum(wins, axis=-1)[:, :, chosen] - np.nan_to_num(here)
         counted = np.isfinite(wins).sum(axis=-1)[:, :, chosen] - np.isfinite(here)
-    won, counted = won.sum(axis=-1), counted.sum(axis=-1)
+    won, counted = (won * is_chosen).sum(axis=-1), (counted * is_chosen).sum(axis=-1)
     found = {}
     for metric, dataset in product((True, False), repeat=2):
         same_metric = np.eye(metrics, dtype=bool)[None, :, None, :] == metric
@@ -74,14 +75,15 @@ def _table(scores: np.ndarray, by: By) -> dict[tuple[bool, bool], float]:
     return found
 
 
-def _chosen(scores: np.ndarray, by: By) -> np.ndarray:
-    """The best setting by each seed, or by the mean of all others, (data sets, metrics, seeds)."""
+def _chosen(scores: np.ndarray, by: By) -> tuple[np.ndarray, np.ndarray]:
+    """The best setting by each seed, or by the mean of all others, and whether there was any score to choose by; both
+    (data sets, metrics, seeds)."""
     if by == "mean":
         counts = np.isfinite(scores).sum(axis=-1, keepdims=True) - np.isfinite(scores)
         sums = np.nansum(scores, axis=-1, keepdims=True) - np.nan_to_num(scores)
         scores = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-    found: np.ndarray = np.argmax(np.where(np.isnan(scores), -np.inf, scores), axis=2)
-    return found
+    best = np.argmax(np.where(np.isnan(scores), -np.inf, scores), axis=2)
+    return best, np.isfinite(scores).any(axis=2)
 
 
 def _winning(scores: np.ndarray) -> np.ndarray:
@@ -90,7 +92,7 @@ def _winning(scores: np.ndarray) -> np.ndarray:
     missing = np.isnan(flat)
     ranks = scipy.stats.rankdata(np.where(missing, np.inf, flat), axis=-1)  # missing scores rank last
     counts = (~missing).sum(axis=-1, keepdims=True)
-    return np.where(missing, np.nan, (ranks - 0.5) / counts).reshape(scores.shape)
+    return np.where(missing, np.nan, (ranks - 0.5) / np.maximum(counts, 1)).reshape(scores.shape)
 
 
 def _jackknife(values: np.ndarray) -> float:

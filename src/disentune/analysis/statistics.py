@@ -242,9 +242,9 @@ def _percentiles(values: np.ndarray, weights: np.ndarray, confidence: float) -> 
 
 
 def cohen_d(a: np.ndarray, b: np.ndarray) -> float:
-    """Difference of means in pooled standard deviations; NaN if nothing varies."""
+    """Difference of means in pooled standard deviations; infinite if only the means differ, NaN if nothing does."""
     pooled = ((len(a) - 1) * np.var(a, ddof=1) + (len(b) - 1) * np.var(b, ddof=1)) / (len(a) + len(b) - 2)
-    return float((np.mean(a) - np.mean(b)) / math.sqrt(pooled)) if pooled > 0 else math.nan
+    return _in_deviations(float(np.mean(a) - np.mean(b)), math.sqrt(pooled))
 
 
 def hedges_g(a: np.ndarray, b: np.ndarray) -> float:
@@ -253,10 +253,15 @@ def hedges_g(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def paired_d(a: np.ndarray, b: np.ndarray) -> float:
-    """Mean difference in standard deviations of the differences; NaN if they do not vary."""
+    """Mean difference in standard deviations of the differences; infinite if all are equal, NaN if all are 0."""
     gaps = np.asarray(a) - np.asarray(b)
-    sd = np.std(gaps, ddof=1)
-    return float(gaps.mean() / sd) if sd > 0 else math.nan
+    return _in_deviations(float(gaps.mean()), float(np.std(gaps, ddof=1)))
+
+
+def _in_deviations(difference: float, sd: float) -> float:
+    if sd > 0:
+        return difference / sd
+    return math.copysign(math.inf, difference) if difference else math.nan
 
 
 def seeds_needed(effect: float, is_paired: bool, power: float = POWER, alpha: float = ALPHA) -> int | None:
@@ -264,7 +269,7 @@ def seeds_needed(effect: float, is_paired: bool, power: float = POWER, alpha: fl
 
     `effect` is `paired_d` for pairs, else `cohen_d`.
     """
-    if not math.isfinite(effect) or effect == 0:
+    if math.isnan(effect) or effect == 0:
         return None
     sizes = np.arange(2, MOST_SEEDS + 1)
     freedom = sizes - 1 if is_paired else 2 * sizes - 2

@@ -7,7 +7,16 @@ import numpy as np
 import pandas as pd
 
 from disentune.analysis.correlation import spearman
-from disentune.analysis.scores import DATASET, METHOD, SETTING, STRENGTH, TOTAL_CORRELATIONS, present, with_settings
+from disentune.analysis.scores import (
+    DATASET,
+    METHOD,
+    SETTING,
+    STRENGTH,
+    TOTAL_CORRELATIONS,
+    is_number,
+    present,
+    with_settings,
+)
 from disentune.analysis.statistics import mean_interval
 from disentune.errors import ConfigError
 
@@ -15,7 +24,8 @@ from disentune.errors import ConfigError
 def total_correlation(frame: pd.DataFrame) -> pd.DataFrame:
     """`dataset`, `method`, `strength`, `codes`, `value`, `low`, `high`, `n`, `trend`: mean and its 95 % t interval.
 
-    `trend` is Spearman's correlation of the total correlation with the strength over all trials of the method.
+    `trend` is Spearman's correlation of the total correlation with the strength over all trials of the method; NaN if
+    strengths are text, which has no order.
     """
     frame = with_settings(frame)
     codes = {kind: key for kind, key in TOTAL_CORRELATIONS.items() if present(frame, [key])}
@@ -33,11 +43,17 @@ def total_correlation(frame: pd.DataFrame) -> pd.DataFrame:
         for kind, key in codes.items()
     ]
     trends = {
-        (dataset, method, kind): spearman(trials[STRENGTH].to_numpy(), trials[key].to_numpy(float))
+        (dataset, method, kind): _trend(trials, key)
         for (dataset, method), trials in frame.groupby([DATASET, METHOD])
         for kind, key in codes.items()
     }
     return pd.DataFrame([{**row, "trend": trends[row["dataset"], row["method"], row["codes"]]} for row in rows])
+
+
+def _trend(trials: pd.DataFrame, key: str) -> float:
+    if not is_number(trials[STRENGTH]):
+        return np.nan
+    return spearman(trials[STRENGTH].to_numpy(), trials[key].to_numpy(float))
 
 
 def _mean(values: np.ndarray) -> dict[str, float]:

@@ -32,7 +32,9 @@ def variance_explained(frame: pd.DataFrame, metrics: Sequence[str] | None = None
     """`dataset`, `metric`, `grouping`, `value` (R2), `adjusted`, `low`, `high`, `n`, one row each.
 
     If nothing is explained, adjusted R2 is 0 on average and plain R2 is (groups - 1) / (n - 1). The 95 % interval is
-    for plain R2, over resamples of the trials of each setting, minus the bias of the resampling itself.
+    for plain R2 with this number of seeds, over resamples of the trials of each setting, minus the bias of the
+    resampling itself. So with few seeds it lies above the share that is explained in the population; for an interval
+    of that share, adjust its ends as R2 is adjusted: 1 - (1 - end) (n - 1) / (n - groups).
     """
     frame, metrics = with_settings(frame), metrics_of(frame, metrics)
     rows = [row for name, trials in frame.groupby(DATASET) for row in _rows(name, trials, metrics)]

@@ -37,8 +37,9 @@ def compare(
     Values that share seeds are compared pairwise; the correlation over seeds
     shows whether pairing helps. p is exact (permutations, or sign flips of pairs);
     p holm is corrected for the number of pairs. P(better) is the probability that
-    a random seed of the first beats one of the second. With fewer than three
-    seeds there is no verdict.
+    a random seed of the first beats one of the second. Seeds needed is how many
+    per value would show such a difference in 80 % of repetitions. With fewer than
+    three seeds there is no verdict.
 
     Examples:
     disentune compare quickstart --by framework.name --metric mig

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,8 @@ CELL, LETTER, IN_A_ROW = 0.62, 0.085, 2
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of an analysis are panels, rows and columns of its tables; `symmetric` ones have each pair once."""
+    """Which columns of an analysis are panels, rows and columns of its tables; `symmetric` ones have each pair once.
+    Cells of `wide` tables have room for the interval."""
 
     panel: str | None
     row: str
@@ -35,6 +37,7 @@ class Layout:
     limits: tuple[float, float]
     text: str
     symmetric: bool = False
+    wide: bool = False
 
 
 CORRELATION = "Spearman's rank correlation: 1 is the same order, 0 no relation, -1 the reverse order."
@@ -46,7 +49,8 @@ LAYOUTS = {
     "transfer": Layout("metric", "dataset", "other", DIVERGING, (-1, 1), CORRELATION, symmetric=True),
     "selection": Layout(
         None, "same_metric", "same_dataset", DIVERGING, (0, 1),
-        "How often a setting that is best in one place beats a random model in another; 0.5 is chance.",
+        "How often a setting that is best in one place beats a random model in another, with its 95 % interval over "
+        "seeds; 0.5 is chance.", wide=True,
     ),
     "downstream": Layout("dataset", "metric", "task", DIVERGING, (-1, 1), CORRELATION),
     "unsupervised_selection": Layout("dataset", "metric", "other", DIVERGING, (-1, 1), CORRELATION),
@@ -98,17 +102,16 @@ def rows_of(scores: RunScores, spec: AnalysisFigure) -> pd.DataFrame:
 
 def _draw_tables(figure: Figure, rows: pd.DataFrame, layout: Layout) -> str:
     panels = [*_panels(rows, layout)]
-    height, width = (max(table.shape[axis] for _, table in panels) for axis in (0, 1))
-    names = LETTER * max(len(label) for _, table in panels for label in (*table.index, *table.columns))
+    height, width = (max(table.shape[axis] for _, table, _ in panels) for axis in (0, 1))
+    names = LETTER * max(len(label) for _, table, _ in panels for label in (*table.index, *table.columns))
     across = min(IN_A_ROW, len(panels))
     down = math.ceil(len(panels) / across)
     figure.set_size_inches(
         max(WIDTH, across * (CELL * width + names) + 1.2), down * (CELL * 0.7 * height + names * 0.75 + 0.5)
     )
     grid = figure.subplots(down, across, squeeze=False).ravel()
-    for axes, (title, table) in zip(grid, panels, strict=False):
+    for axes, (title, table, texts) in zip(grid, panels, strict=False):
         mesh = matrix(axes, table.to_numpy(float), layout.shades, layout.limits)
-        texts = np.vectorize(lambda value: f"{value:.2f}", otypes=[object])(table.to_numpy(float))
         write(axes, mesh, table.to_numpy(float), texts, 8)
         axes.set_xticks(range(table.shape[1]), table.columns, rotation=40, ha="right", rotation_mode="anchor")
         axes.set_yticks(range(table.shape[0]), table.index)
@@ -119,17 +122,31 @@ def _draw_tables(figure: Figure, rows: pd.DataFrame, layout: Layout) -> str:
     return layout.text
 
 
-def _panels(rows: pd.DataFrame, layout: Layout) -> Iterator[tuple[str, pd.DataFrame]]:
+def _panels(rows: pd.DataFrame, layout: Layout) -> Iterator[tuple[str, pd.DataFrame, np.ndarray]]:
+    """Title, values and texts of each panel."""
+    rows = rows.assign(text=[_text(row, layout.wide) for row in rows.to_dict("records")])
     groups = rows.groupby(layout.panel, sort=False) if layout.panel else [("", rows)]
     for name, some in groups:
-        table = some.pivot(index=layout.row, columns=layout.column, values="value")
-        if layout.symmetric:
-            labels = list(dict.fromkeys([*some[layout.row], *some[layout.column]]))
-            table = table.reindex(index=labels, columns=labels)
-            table = table.fillna(table.T)
-        table = table.reindex(columns=list(dict.fromkeys(table.columns)))
-        rows_named = table.set_axis([_label(value, layout.row) for value in table.index])
-        yield _label(name), rows_named.set_axis([_label(value, layout.column) for value in table.columns], axis=1)
+        values, texts = (_table(some, column, layout) for column in ("value", "text"))
+        rows_named = values.set_axis([_label(value, layout.row) for value in values.index])
+        named = rows_named.set_axis([_label(value, layout.column) for value in values.columns], axis=1)
+        yield _label(name), named, texts.to_numpy(object)
+
+
+def _table(rows: pd.DataFrame, shown: str, layout: Layout) -> pd.DataFrame:
+    table = rows.pivot(index=layout.row, columns=layout.column, values=shown)
+    if layout.symmetric:
+        labels = list(dict.fromkeys([*rows[layout.row], *rows[layout.column]]))
+        table = table.reindex(index=labels, columns=labels)
+        table = table.fillna(table.T)
+    return table
+
+
+def _text(row: dict[str, Any], is_wide: bool) -> str:
+    value = f"{row['value']:.2f}"
+    if not is_wide or math.isnan(row["low"]):
+        return value
+    return f"{value}\n{row['low']:.2f} to {row['high']:.2f}"
 
 
 def _label(value: object, key: str = "") -> str:
