@@ -43,7 +43,7 @@ def _by_file_and_line(problem: Problem) -> tuple[str, int, str]:
 
 
 SHORTEST_KEY = 20
-"""In characters; longer than a trial's id."""
+"""Characters, more than a trial's id has."""
 _WORD = re.compile(rf"[A-Za-z0-9_+=-]{{{SHORTEST_KEY},}}")
 _TURN = re.compile("[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 

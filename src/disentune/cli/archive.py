@@ -17,7 +17,7 @@ def archive(
     file: Annotated[Path, typer.Argument(help="The archive to write; its name ends in .tar.zst.")],
     storage: Storage = DEFAULT_STORAGE,
 ) -> None:
-    """Writes a run that is not running to one compressed file, with the hash of every file in it.
+    """Packs a run into one compressed file, with the hash of every file in it. The run must not be running.
 
     `disentune restore` reads the archive on another machine; `tar --zstd -tf` lists it.
 

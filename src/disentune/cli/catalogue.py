@@ -56,7 +56,7 @@ KINDS = ("datasets", "models", "recons", "frameworks", "metrics", "figures")
 
 
 def _every() -> dict[str, dict[str, list[str]]]:
-    """Of each plug-in and figure by kind and name: its summary, and the lines that describe it."""
+    """The summary of each plug-in and figure and the lines that describe it, by kind and name."""
     from disentune.metrics import METRICS
     from disentune.spec.config import PLUGIN_SECTIONS
 

@@ -23,7 +23,7 @@ FIRST = 32
 LEFT = 4
 """Pixels of the shorter side that the last convolution sees at once."""
 DEVIATION, SLOPE = 0.02, 0.2
-"""Of the initial weights, and of LeakyReLU below 0."""
+"""Standard deviation of the initial weights, and slope of LeakyReLU below 0."""
 
 
 class Params(Frozen):

@@ -12,7 +12,7 @@ from disentune.plugin import Frozen, Recon
 class Params(Frozen):
     """A smaller scale weighs pixels more, against the terms on latents."""
 
-    scale: float = Field(0.1, gt=0, description="of each pixel's law: its mean absolute deviation")
+    scale: float = Field(0.1, gt=0, description="mean absolute deviation of each pixel")
 
 
 def per_image(output: Tensor, target: Tensor, params: Params) -> Tensor:

@@ -17,7 +17,7 @@ from disentune.spec.pixels import Pixels
 
 EXAMPLE = "framework.name == 'beta_vae' and seed < 2"
 LONGEST = 1000
-"""In characters; this also keeps the nesting far below Python's limit."""
+"""Characters of an expression, which also keeps its nesting far below Python's limit."""
 WORDS = {"true": True, "false": False, "null": None}
 ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
