@@ -92,7 +92,10 @@ def test_a_factor_without_two_values_is_left_out():
     codes, constant = blurred(factors), np.column_stack([factors, np.full(len(factors), 3)])
     expected = score("explicitness", codes, factors, size="fast")
     assert score("explicitness", codes, constant, size="fast") == expected
-    with pytest.raises(DataError, match=r"explicitness: no factor has two values .* none of 1 does in 320 and 160"):
+    with pytest.raises(
+        DataError,
+        match=r"explicitness: no factor has two values .* \(factors: 1, rows to fit on: 320, to test on: 160\)",
+    ):
         score("explicitness", codes, constant[:, -1:], size="fast")
 
 
