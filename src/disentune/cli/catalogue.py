@@ -81,9 +81,9 @@ def _figures() -> dict[str, str]:
 
 
 def _line_and_paper(summary: str) -> list[str]:
-    """The parts of `Title: paper: line`, the line first; any other summary as a whole."""
+    """`Title: line` and the paper of `Title: paper: line`; any other summary as a whole."""
     parts = summary.split(": ", 2)
-    return [parts[2], parts[1]] if len(parts) == 3 else [summary]
+    return [f"{parts[0]}: {parts[2]}", parts[1]] if len(parts) == 3 else [summary]
 
 
 def _parameters(plugin: Plugin) -> str:

@@ -1,4 +1,4 @@
-"""Laplace likelihood in nats, of a fixed scale: Mathieu et al., ICML 2019, section 6.3, where it is 0.1."""
+"""Laplace likelihood in nats: Mathieu et al., ICML 2019, section 6.3: with a fixed scale, 0.1 in the paper."""
 
 import math
 
