@@ -58,7 +58,7 @@ def _listening(port: int | None) -> Iterator[socket.socket]:
 
 @contextmanager
 def _opened(address: str) -> Iterator[None]:
-    """The browser opens a file of ours that leads to the address: a command line with the token in it could be read by
+    """The browser opens a temporary file that leads to the address: a command line with the token in it could be read by
     every user of this machine."""
     handle, name = tempfile.mkstemp(prefix="disentune-", suffix=".html")
     with os.fdopen(handle, "w") as file:

@@ -145,7 +145,7 @@ def _assert_no_others(asked: SweepPoints, run: Run) -> None:
 
 
 def failure(stage: Progress, study: Run) -> str:
-    """Why a study cannot go on, with the trials that failed and the command that retries them."""
+    """Why a study cannot continue, with the trials that failed and the command that retries them."""
     assert stage.plan is not None
     ids = ", ".join(stage.failed[:5]) + (f" and {len(stage.failed) - 5} more" if len(stage.failed) > 5 else "")
     return (
