@@ -31,7 +31,7 @@ def archive(
     with patient_progress() as say:
         packed = pack(found, file, say)
     text = f"{packed.files} files, {size(packed.size)}; the archive takes {size(file.stat().st_size)}"
-    out.print(f"archived {shown(found.path)} in {shown(file)}: {text}", markup=False)
+    out.print(f"archived {shown(found.path)} to {shown(file)}: {text}", markup=False)
     out.print(f"next: disentune restore {quoted(file)} --storage STORAGE", markup=False)
 
 
