@@ -23,6 +23,7 @@ TOP = """\
 | `trial` | keys that all arms share |
 | `arms` | search spaces by name: product inside an arm, union across arms |
 | `seeds` | a number of seeds (`3` means 0, 1, 2) or a list of them; every seed has the same points. Default: 1 |
+| `needs` | [sweeps that must be finished first](../guides/sweeps.md#sweeps-that-need-other-sweeps), by name |
 """
 NESTED = ("objective", "resources", "stop", "checkpoint", "retries", "data", "wandb", "pictures")
 PLUGINS = (("model", "models"), ("framework", "frameworks"), ("recon", "reconstruction losses"))
@@ -32,7 +33,7 @@ def page() -> str:
     return "\n".join(
         [
             "# Sweep files\n",
-            "Every key that a file in `sweeps/` may have. `schemas/sweep.schema.json` tells an editor the same: put "
+            "Every key that a file in `sweeps/` may have. `schemas/sweep.schema.json` describes them for editors: put "
             "`# yaml-language-server: $schema=../schemas/sweep.schema.json` on its first line. How to write one: "
             "[Write a sweep](../guides/sweeps.md).\n",
             "## Top level\n",
