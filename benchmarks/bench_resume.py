@@ -1,4 +1,4 @@
-"""How long a killed run takes to go on: from `disentune resume` to the first new row.
+"""How long a killed run takes to continue: from `disentune resume` to the first new row.
 
 The driver is killed as by a power cut once each of its trials has written a checkpoint; the clock starts with the new
 command and stops when a row of a later step than any before is on disk.

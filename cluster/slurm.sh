@@ -6,7 +6,7 @@
 #   disentune status quickstart --watch
 #   scancel JOB                                # ends it; the same sbatch continues from the last checkpoints
 #
-# What your site asks for: remove one # and change the value, or give the option to sbatch itself.
+# If your site requires these: remove one # and change the value, or give the option to sbatch itself.
 ##SBATCH --partition=CHANGE_ME
 ##SBATCH --account=CHANGE_ME
 #
@@ -30,13 +30,13 @@ export OMP_NUM_THREADS=1 RAY_AUTH_MODE=token
 export RAY_health_check_period_ms=2000 RAY_health_check_timeout_ms=5000 RAY_health_check_failure_threshold=5
 export PATH=$PWD/.venv/bin:$PATH
 
-# A token for this job only: nobody who reaches the ports of the nodes is let in without it.
+# A token for this job only: nobody can use the ports of the nodes without it.
 umask 077
 mkdir -p "$HOME/.ray"
 export RAY_AUTH_TOKEN_PATH=$HOME/.ray/auth_token_$SLURM_JOB_ID
 [ -s "$RAY_AUTH_TOKEN_PATH" ] || python -c 'import secrets; print(secrets.token_hex(32))' > "$RAY_AUTH_TOKEN_PATH"
 
-# Ports of this job's own, so that two jobs may share a node.
+# Ports for this job only, so that two jobs can share a node.
 port=$((20000 + SLURM_JOB_ID % 20000))
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 head=${nodes[0]}

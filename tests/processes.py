@@ -16,6 +16,7 @@ from typing import IO
 
 import psutil
 
+SCRIPT = Path(sys.executable).with_name("disentune")
 USUAL_S = 240.0
 """Many times what any step of a test takes on a machine that has nothing else to do."""
 
@@ -32,14 +33,14 @@ PIPE_S = patience_s(20)
 class Commands:
     """Runs `disentune` commands in a folder; a Ray session started here lives in a temporary folder of its own."""
 
-    def __init__(self, folder: Path, ray_folder: str):
-        self.folder = folder
+    def __init__(self, folder: Path, ray_folder: str, script: Path):
+        self.folder, self.script = folder, script
         self.environment = {**os.environ, "RAY_TMPDIR": ray_folder, "OMP_NUM_THREADS": "1", "COLUMNS": "160"}
         self.started: list[subprocess.Popen] = []
 
     def start(self, *arguments: str, into: int | IO = subprocess.PIPE) -> subprocess.Popen:
         process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("disentune")), *arguments],
+            [str(self.script), *arguments],
             cwd=self.folder, env=self.environment, text=True, start_new_session=True,
             stdout=into, stderr=subprocess.STDOUT,
         )  # fmt: skip
@@ -60,10 +61,10 @@ class Commands:
 
 
 @contextlib.contextmanager
-def commands_in(folder: Path) -> Iterator[Commands]:
+def commands_in(folder: Path, script: Path = SCRIPT) -> Iterator[Commands]:
     """Commands that leave nothing behind: no process and no file of a Ray session."""
     ray_folder = tempfile.mkdtemp(prefix="dt-", dir="/tmp")  # short: a socket's path has at most 107 characters
-    made = Commands(folder, ray_folder)
+    made = Commands(folder, ray_folder, script)
     try:
         yield made
     finally:

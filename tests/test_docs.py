@@ -82,6 +82,15 @@ def test_the_yaml_of_the_gallery_can_be_copied_into_a_sweep():
         assert [figure["name"] for figure in yaml.safe_load(block)["figures"]], block
 
 
+def test_the_reference_has_every_key_of_a_sweep_file():
+    from disentune.spec.sweepfile import SWEEP_KEYS
+
+    keys = re.findall(
+        r"^\| `(\w+)` \|", (DOCS / "reference/sweep.md").read_text().partition("## trial and arms")[0], re.M
+    )
+    assert set(keys) == set(SWEEP_KEYS)
+
+
 # ---- links and names
 
 

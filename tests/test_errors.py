@@ -1,4 +1,4 @@
-"""The wording for a name that nothing knows."""
+"""The message for an unknown name."""
 
 import pytest
 
@@ -15,6 +15,7 @@ KEYS = ["framework.beta", "training.learning_rate", "training.steps", "stop.step
         ("lr", ["learning_rate", "steps"], "learning_rate"),
         ("LR", ["learning_rate", "steps"], "learning_rate"),
         ("beta", KEYS, "framework.beta"),
+        ("latnets", KEYS, "model.latents"),
         ("z_dim", KEYS, "model.latents"),
         ("training.lr", KEYS, "training.learning_rate"),
         ("training.epochs", KEYS, "training.steps"),

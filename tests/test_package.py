@@ -1,9 +1,10 @@
-"""The wheel has all that `disentune quickstart` needs outside the repository, and the sdist builds the same wheel."""
+"""The wheel has all that `disentune quickstart` needs outside the repository; the sdist builds the same wheel."""
 
 import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from disentune.files import documents
-from processes import patience_s
+from processes import commands_in, patience_s, rows_on_disk, wait_until
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -121,6 +122,40 @@ def test_the_packaged_quick_start_plans_outside_the_repository(wheel, tmp_path):
     assert json.loads(disentune("plan", str(packaged / "small" / "spacing.yaml"), "--json"))["trials"] == 72
     disentune("quickstart", "--copy", ".")
     assert json.loads(disentune("plan", "sweeps/quickstart.yaml", "--json"))["trials"] == 18
+
+
+@pytest.fixture
+def installed(wheel, tmp_path):
+    """The script of the wheel, installed by pip into a new environment that borrows every other package."""
+    environment = tmp_path / "environment"
+    run(sys.executable, "-m", "venv", "--without-pip", str(environment), cwd=tmp_path)
+    python, script = environment / "bin" / "python", environment / "bin" / "disentune"
+    run(sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index",
+        "--disable-pip-version-check", str(wheel), cwd=tmp_path)  # fmt: skip
+    site = next(environment.glob("lib/python*/site-packages"))
+    borrowed = [folder for folder in sys.path if folder.endswith("site-packages")]
+    (site / "borrowed.pth").write_text("".join(f"{folder}\n" for folder in borrowed))
+    where = run(str(python), "-c", "import disentune; print(disentune.__file__)", cwd=tmp_path)
+    assert Path(where.strip()) == site / "disentune" / "__init__.py"
+    return script
+
+
+@pytest.mark.ray
+@pytest.mark.long
+def test_the_installed_wheel_starts_stops_and_resumes_the_quick_start_outside_the_repository(installed, tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    with commands_in(here, installed) as commands:
+        started = commands.start("quickstart")
+        wait_until(lambda: rows_on_disk(here / "runs" / "quickstart" / "main"), "a first row")
+        started.send_signal(signal.SIGINT)
+        output, _ = started.communicate(timeout=patience_s())
+        assert started.returncode == 130, output
+        assert "quickstart: 18 trials in runs/quickstart/main" in output
+        before = rows_on_disk(here / "runs" / "quickstart" / "main")
+        code, output = commands.run("resume", "quickstart", "--limit", "1")
+        assert code == 0, output
+        assert rows_on_disk(here / "runs" / "quickstart" / "main") > before
 
 
 def test_the_citation_has_the_version_and_the_licence_of_the_package():

@@ -45,7 +45,7 @@ def through_disk(training: Training) -> dict:
 
 
 def assert_equal(a, b) -> None:
-    """Two states, to the bit."""
+    """Asserts that two states are equal, bit for bit."""
     if isinstance(a, dict):
         assert a.keys() == b.keys()
         for key in a:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 SIGNS = {Ge: "≥", Gt: ">", Le: "≤", Lt: "<"}
+PLURALS = {"whole number": "whole numbers", "number": "numbers", "text": "texts", "anything": "values"}
 NAMES = {int: "whole number", float: "number", bool: "true or false", str: "text", Any: "anything"}
 
 
@@ -76,7 +77,8 @@ def worded(kind: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return alternatives([worded(option) for option in arguments if option is not type(None)])
     if origin is list:
-        return f"list of {worded(arguments[0])}"
+        item = worded(arguments[0])
+        return f"list of {PLURALS.get(item, item)}"
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return choice(kind)
     return NAMES.get(kind, getattr(kind, "__name__", str(kind)))

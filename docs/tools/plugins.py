@@ -42,7 +42,9 @@ def lead(plugin: Any) -> str:
     title, source, text = parts(plugin)
     if title == text:
         return escaped(text)
-    return f"**{title}.** {source}: {escaped(text)}" if source else f"**{title}**: {escaped(text)}"
+    return (
+        f"**{title}.** {source[0].upper()}{source[1:]}: {escaped(text)}" if source else f"**{title}**: {escaped(text)}"
+    )
 
 
 def paper(plugin: Any) -> str:

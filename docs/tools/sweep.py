@@ -23,6 +23,7 @@ TOP = """\
 | `trial` | keys that all arms share |
 | `arms` | search spaces by name: product inside an arm, union across arms |
 | `seeds` | a number of seeds (`3` means 0, 1, 2) or a list of them; every seed has the same points. Default: 1 |
+| `needs` | [sweeps that must be finished first](../guides/sweeps.md#sweeps-that-need-other-sweeps), by name |
 """
 NESTED = ("objective", "resources", "stop", "checkpoint", "retries", "data", "wandb", "pictures")
 PLUGINS = (("model", "models"), ("framework", "frameworks"), ("recon", "reconstruction losses"))
@@ -32,14 +33,14 @@ def page() -> str:
     return "\n".join(
         [
             "# Sweep files\n",
-            "Every key that a file in `sweeps/` may have. `schemas/sweep.schema.json` gives an editor the same: put "
+            "Every key that a file in `sweeps/` may have. `schemas/sweep.schema.json` describes them for editors: put "
             "`# yaml-language-server: $schema=../schemas/sweep.schema.json` on its first line. How to write one: "
             "[Write a sweep](../guides/sweeps.md).\n",
             "## Top level\n",
             TOP,
             "The other top-level keys decide how the sweep runs. None of them changes a trial's numbers:\n",
             table(Settings, omit=["figures"]).rstrip(),
-            "| `figures` | list | | [figures](#figures) of the report; without this key those that suit the run |\n",
+            "| `figures` | list | | [figures](#figures) of the report; default: those that suit the run |\n",
             *trial(),
             *settings(),
             *figures(),
@@ -100,7 +101,7 @@ def settings() -> list[str]:
 
 def figures() -> list[str]:
     lead = (
-        "Figures of the report, in this order; without this key those that suit the run are drawn. Each is a name "
+        "Figures of the report, in this order; default: those that suit the run. Each is a name "
         "or a mapping: `figures: [violins, {name: trend, x: dataset.spacing}]`. See the [gallery](../gallery.md).\n"
     )
     return ["## figures\n", lead, *(one(kind, "name") for kind in FIGURES.values())]

@@ -1,4 +1,4 @@
-"""disentune: distributed sweeps for disentanglement research on Ray Tune, resumable to the bit."""
+"""disentune: distributed sweeps for disentanglement research on Ray Tune, with bit-exact resume."""
 
 import warnings
 from importlib import import_module

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 OWN = Path(__file__).parent
 PACKAGES = ("disentune", "torch", "numpy", "scikit-learn", "scipy", "ray", "optuna", "pandas", "pyarrow")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|_PWD|CREDENTIAL", re.IGNORECASE)
-"""In the name of a variable. The path of an existing file does not count as a secret."""
+"""Parts of the name of a variable that holds a secret. The path of an existing file does not count as a secret."""
 SHORTEST_SECRET = 8
 _NUMBER = re.compile(r"[+-]?[0-9._]{1,24}([eE][+-]?[0-9]{1,3})?")
 """Not a secret, whatever the name of the variable: MAX_TOKENS=0.391938."""

@@ -43,7 +43,7 @@ def _by_file_and_line(problem: Problem) -> tuple[str, int, str]:
 
 
 SHORTEST_KEY = 20
-"""In characters; longer than a trial's id."""
+"""Characters, more than a trial's id has."""
 _WORD = re.compile(rf"[A-Za-z0-9_+=-]{{{SHORTEST_KEY},}}")
 _TURN = re.compile("[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 
@@ -125,7 +125,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if len(same) > MOST_MEANT:
         same = []
         known = known if "." in name else []
-    near = same or get_close_matches(name, known, n=1, cutoff=0.6)
+    near = same or get_close_matches(name, known, n=1, cutoff=0.6) or _misspelt(name, known)
     longer = sorted((one for one in known if one.startswith(f"{name}_")), key=len)[:1]  # dci, of dci_disentanglement
     listed = "' or '".join(near or longer)
     return f"{DID_YOU_MEAN} '{listed}'?" if listed else ""
@@ -141,6 +141,15 @@ def _same_key(name: str, known: Iterable[str]) -> list[str]:
     meant = (SYNONYMS.get(last.lower()), last)
     found = [one for one in known if one.rpartition(".")[2] in meant and one != name]
     return [one for one in found if one.rpartition(".")[0] == section] or found
+
+
+def _misspelt(name: str, known: list[str]) -> list[str]:
+    """The one key whose last part is close to a name without a section: `spacin` finds `dataset.spacing`."""
+    last = (
+        get_close_matches(name, {one.rpartition(".")[2] for one in known}, n=1, cutoff=0.8) if "." not in name else []
+    )
+    found = [one for one in known if one.rpartition(".")[2] in last]
+    return found if len(found) == 1 else []
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

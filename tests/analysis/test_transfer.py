@@ -31,5 +31,5 @@ def test_settings_that_both_data_sets_have_are_compared():
 def test_one_data_set_or_few_settings_are_refused():
     with pytest.raises(ConfigError, match="all trials have the same one: data0"):
         transfer(study(datasets=1))
-    with pytest.raises(ConfigError, match="share 3 settings, but at least 4 are needed"):
+    with pytest.raises(ConfigError, match="must have 4 settings or more in common, but have 3"):
         transfer(study(methods=1, strengths=3))

@@ -23,7 +23,7 @@ QUICKSTART = Path(__file__).parents[2] / "sweeps" / "quickstart.yaml"
         (["plan", "nowhere.yaml"], "nowhere.yaml does not exist"),
         (["resume", "nothing"], "no run 'nothing'"),
         (["results", "../../etc"], "no run"),
-        (["status", "nothing"], "runs has no runs yet; start one with: disentune run SWEEP"),
+        (["status", "nothing"], "There are no runs in 'runs' yet; start one with: disentune run SWEEP"),
         (["list", "framework"], "Did you mean 'frameworks'?"),
         (["run", str(QUICKSTART), "--name", "../escape"], "--name '../escape'"),
         (["run", str(QUICKSTART), "--storage", "ftp://host/runs"], "ftp:// is not supported; must be a folder"),

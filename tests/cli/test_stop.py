@@ -9,8 +9,7 @@ def test_a_run_that_is_not_running_has_nothing_to_stop(disentune, finished):
     code, out, _ = disentune("stop", "tiny")
     assert code == 0
     assert out == (
-        "runs/tiny/main is not running, so there is nothing to stop\n"
-        "continue later with: disentune resume runs/tiny/main\n"
+        "runs/tiny/main is not running, so there is nothing to stop\nnext: disentune status runs/tiny/main\n"
     )
     assert finished.stop_reason() is None
 

@@ -1,4 +1,4 @@
-"""One trial without Ray, and a recorded one again to the bit."""
+"""One trial without Ray, and a recorded one again, bit for bit."""
 
 import json
 import math
@@ -60,7 +60,7 @@ def test_a_trial_repeats_from_its_folder_to_the_bit_and_writes_nothing(disentune
     assert code == 0
     assert err == f"trial {trial.id}: 12 steps\n"
     assert [line.split()[:2] for line in out.splitlines()[:-1]] == [["step", str(step)] for step in (3, 6, 9, 12)]
-    assert out.splitlines()[-1] == "all 4 rows equal the recorded ones to the bit"
+    assert out.splitlines()[-1] == "all 4 rows equal the recorded ones, bit for bit"
     assert {file: file.read_bytes() for file in finished.path.rglob("*") if file.is_file()} == before
 
 
@@ -70,7 +70,7 @@ def test_repeated_rows_as_json_are_the_recorded_ones_and_nothing_else(disentune,
     rows = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     assert [row["metrics"] for row in rows] == [row["metrics"] for row in trial.rows()]
-    assert err.splitlines()[-1] == "all 4 rows equal the recorded ones to the bit"
+    assert err.splitlines()[-1] == "all 4 rows equal the recorded ones, bit for bit"
 
 
 def rewritten(trial, change):
@@ -124,7 +124,7 @@ def test_what_is_not_recorded_yet_is_reported(disentune, finished):
     rewritten(trial, lambda row: row if row["step"] <= 6 else None)
     code, out, _ = disentune("train", trial.path)
     assert code == 0
-    assert out.splitlines()[-1] == "2 of 4 rows equal the recorded ones to the bit; none is recorded after step 6"
+    assert out.splitlines()[-1] == "2 of 4 rows equal the recorded ones, bit for bit; none is recorded after step 6"
     trial.rows_path.unlink()
     code, out, _ = disentune("train", trial.path)
     assert code == 0

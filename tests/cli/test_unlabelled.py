@@ -32,9 +32,7 @@ def test_plan_refuses_a_labelled_metric_with_its_place_and_what_to_use(disentune
     code, _, said = disentune("plan", sweep(metric="mig"))
     assert code == 2
     assert "demo.yaml:9" in said
-    assert (
-        "evaluation.metrics: 'mig' does not work without known factors, and the data set 'sparse_parts' has no" in said
-    )
+    assert "evaluation.metrics: 'mig' needs known factors, but the data set 'sparse_parts' has no" in said
     assert "use instead: active_units," in said
 
 

@@ -130,7 +130,7 @@ def test_the_end_of_a_run_says_what_comes_next():
     searched = drawn(pictured([seen()], live=False, expected=3, at_most=True))
     assert "1/at most 3 ended" in searched
     assert "the search may suggest up to 2 more: disentune resume runs/x" in searched.replace("\n", "")
-    assert lines_of(pictured(live=False, gone=True)) == ["runs/x: is gone"]
+    assert lines_of(pictured(live=False, gone=True)) == ["runs/x: was deleted"]
     assert lines_of(pictured([seen("a", "running")], stopping=True))[0].startswith("runs/x: stopping, trials write")
 
 

@@ -23,7 +23,7 @@ def test_the_command_serves_until_it_is_interrupted_and_leaves_no_process(make_r
     quick_trial(make_run(), [{"step": 50, "mig": 0.5}])
     with commands_in(tmp_path) as commands:
         process = commands.start("dashboard", "runs", "--no-browser", "--port", "0")
-        assert process.stdout.readline() == "1 run in runs; end with Ctrl-C\n"
+        assert process.stdout.readline() == "1 run in runs; stop with Ctrl-C\n"
         address = process.stdout.readline().strip()
         with httpx.Client(follow_redirects=True, timeout=patience_s()) as client:
             assert client.get(address.split("?")[0]).status_code == 403

@@ -28,7 +28,7 @@ def test_a_missing_storage_is_refused_with_what_to_do(tmp_path):
 def test_names_that_leave_the_storage_are_forbidden(make_run, tmp_path, dashboard, name):
     make_run()
     RunMaker(tmp_path / "secret").sweep()
-    with pytest.raises(Forbidden, match="leads out of the storage"):
+    with pytest.raises(Forbidden, match="is outside the storage"):
         opened(tmp_path / "runs").run(name)
     assert dashboard(tmp_path / "runs").refused("run", run=name)[0] == 403
 

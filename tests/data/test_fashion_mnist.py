@@ -53,7 +53,7 @@ WRONG = {
                r"must be an IDX file of type 0x08 \(bytes\), 60 x 28 x 28, but has type 0x08 \(bytes\), 60"),
     "floats": (lambda content: idx(np.zeros((60, 28, 28), np.float32)), r"but has type 0x0d, 60 x 28 x 28"),
     "another size": (lambda content: idx(np.zeros((60, 32, 32), np.uint8)), "but has .* 60 x 32 x 32"),
-    "another file": (lambda content: b"<!DOCTYPE html>", "is none: it begins with b'<!DOCTYP'"),
+    "another file": (lambda content: b"<!DOCTYPE html>", "begins with b'<!DOCTYP'"),
     "empty": (lambda content: b"", "but is empty"),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The manipulated data set: bounded changes, made to the bit from its donors, and never from others."""
+"""The manipulated data set: bounded changes, the same bits from the same donors, and never from others."""
 
 import json
 import pickle

@@ -34,6 +34,7 @@ def request(run, folder, address=None):
     [
         ("", "must be auto or HOST:PORT"),
         (" ", "must be auto or HOST:PORT"),
+        ("10.0.0.1", "must be auto or HOST:PORT"),
         ("local", "omit it for a local Ray"),
         ("http://127.0.0.1:8265", "use: disentune submit"),
         ("ray://127.0.0.1:10001", "Ray's client cannot drive a sweep"),

@@ -332,6 +332,6 @@ def test_trials_leave_a_node_that_is_taken_away_and_are_not_blamed(sweep_with, r
         run = sweep.carry_out()
     finally:
         notice.unlink(missing_ok=True)
-    assert "left a node that is being taken away at step 5 and continues from there" in sweep.message
+    assert "left a node that is being reclaimed at step 5 and continues from there" in sweep.message
     assert sweep.faults(run) == {"preempted": 1}
     assert table(run) == sweep.expected()

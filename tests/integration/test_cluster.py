@@ -341,7 +341,7 @@ def test_a_host_that_will_be_taken_away_hands_its_trial_on(cluster, calm):
         cloud.taken.set()
         output, _ = job.communicate(timeout=patience_s())
     assert job.returncode == 0, output
-    left = re.findall(r"(\w+) left a node that is being taken away at step (\d+) .*: at step (\d+)", output)
+    left = re.findall(r"(\w+) left a node that is being reclaimed at step (\d+) .*: at step (\d+)", output)
     assert left, output
     for moved, checkpointed, trained in left:
         assert checkpointed == trained, "no step was lost"

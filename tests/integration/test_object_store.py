@@ -1,4 +1,4 @@
-"""A sweep whose ledger lies in an object store: the same table to the bit, whatever happens on the way."""
+"""A sweep whose ledger is in an object store: the same table, bit for bit, whatever happens on the way."""
 
 import json
 import signal
@@ -134,7 +134,7 @@ def test_the_commands_work_on_a_run_by_its_address(runs, disentune, tmp_path):
     assert (remote.report_folder / "index.html").read_bytes().startswith(b"<!")
     trial = remote.trials()[0]
     code, printed, _ = disentune("train", str(trial.path))
-    assert "equal the recorded ones to the bit" in printed
+    assert "equal the recorded ones, bit for bit" in printed
     assert code == 0
     code, printed, _ = disentune("score", there)
     assert code in (0, 1)

@@ -1,4 +1,4 @@
-"""Precision of a training step: what it changes, what it leaves alone, and that it resumes to the bit."""
+"""Precision of a training step: what it changes, what it leaves alone, and that it resumes bit for bit."""
 
 import pytest
 import torch

@@ -174,7 +174,7 @@ def test_a_single_factor_is_always_told():
 
 
 def test_a_table_without_two_rows_of_a_value_is_refused():
-    with pytest.raises(DataError, match="factor_vae_score: some factor must have two or more values"):
+    with pytest.raises(DataError, match="factor_vae_score: no factor has two or more values"):
         score("factor_vae_score", np.eye(5), np.arange(5)[:, None])
 
 

@@ -92,7 +92,7 @@ def test_the_network_stays_in_the_mode_it_was_in():
         ),
         (lambda x: x.transpose(0, 2, 3, 1), r"got \(4, 8, 8, 3\); move the channels first: images.transpose"),
         (lambda x: x[:, :, :4], r"must have the shape \(n, 3, 8, 8\), got \(4, 3, 4, 8\)$"),
-        (lambda x: x[:0], "must hold at least one of the images"),
+        (lambda x: x[:0], "must have at least one row"),
         (lambda x: x.astype("int64"), r"must be uint8 \(0 to 255\) or floats \(0 to 1\), got int64"),
         (lambda x: x > 0, "got bool"),
         (lambda x: x.astype("float32"), "floats must go from 0 to 1, got 0 to 255"),
@@ -100,7 +100,7 @@ def test_the_network_stays_in_the_mode_it_was_in():
         (lambda x: (x > 0).astype("uint8"), "the largest of these is 1; multiply them by 255"),
         (lambda x: x / np.nan, "must be finite"),
         (lambda x: x.astype(object), "must be numbers, got object"),
-        (lambda x: x.tolist(), "must be an array of NumPy or a tensor of torch, got list"),
+        (lambda x: x.tolist(), "must be a NumPy array or a torch tensor, got list"),
     ],
 )
 def test_images_in_other_units_or_shapes_are_refused_with_one_sentence(model, images, change, message):

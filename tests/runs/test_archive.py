@@ -195,8 +195,8 @@ def test_more_than_the_disk_holds_is_refused_before_anything_is_written(target, 
 
 def test_a_member_of_another_size_name_or_content_is_refused(target, tmp_path):
     listed = [GOOD, ("x", b"right")]
-    for wrong, why in ((("x", b"wrong"), "the content of x has changed"), (("x", b"longer"), "stands where x should"),
-                       (("y", b"right"), "stands where x should")):  # fmt: skip
+    for wrong, why in ((("x", b"wrong"), "the content of x has changed"), (("x", b"longer"), "is in the place of x"),
+                       (("y", b"right"), "is in the place of x")):  # fmt: skip
         refused(made(target, listed, [member(*GOOD), member(*wrong)]), tmp_path, why)
 
 

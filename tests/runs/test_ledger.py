@@ -402,7 +402,9 @@ def test_an_unknown_run_lists_the_known_ones(storage, tmp_path):
         find_run("one/mian")
     known = "four/only, one/main, three/a, three/b, two/main, two/other"
     assert str(caught.value) == f"no run 'one/mian'. Did you mean 'one/main'? Known in runs: {known}"
-    with pytest.raises(ConfigError, match=f"no run 'x'. {tmp_path / 'empty'} has no runs yet; start one with"):
+    with pytest.raises(
+        ConfigError, match=f"no run 'x'. There are no runs in '{tmp_path / 'empty'}' yet; start one with"
+    ):
         find_run("x", tmp_path / "empty")
 
 

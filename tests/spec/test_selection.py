@@ -92,6 +92,11 @@ def test_what_is_not_an_expression_is_refused_with_an_example(expression):
         select(expression)
 
 
+def test_a_single_equals_sign_is_explained():
+    with pytest.raises(ConfigError, match=r"cannot be read \(write == to compare\)"):
+        select("arm = 'x'")
+
+
 @pytest.mark.parametrize(
     "expression",
     [

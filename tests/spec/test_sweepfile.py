@@ -547,6 +547,6 @@ def test_a_file_with_only_keys_of_trials_is_called_a_search_space(folder):
     with pytest.raises(ConfigError) as caught:
         read_sweep(documents.Path("search_spaces/beta.yaml"))
     assert str(caught.value) == (
-        "search_spaces/beta.yaml has only keys of trials, as a search space has. In a sweep such keys are below "
-        "`trial:` or an arm, and `search_space: beta` in an arm adds a file of search_spaces/"
+        "search_spaces/beta.yaml is a search space, not a sweep: it has only keys of trials. In a sweep, put such keys "
+        "below `trial:` or into an arm; `search_space: beta` in an arm includes a file of search_spaces/"
     )

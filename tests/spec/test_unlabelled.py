@@ -26,7 +26,7 @@ def test_metrics_that_need_factors_are_refused_by_name_in_one_sentence(trial_wit
     found = refused(trial_with, dataset__name="sparse_parts", evaluation__metrics=["mig", "hoyer", "dci"])
     others = ", ".join(metric.name for metric in METRICS if "factors" not in metric.needs)
     assert found == {
-        "evaluation.metrics": "'mig', 'dci' do not work without known factors, and the data set 'sparse_parts' has no "
+        "evaluation.metrics": "'mig', 'dci' need known factors, but the data set 'sparse_parts' has no "
         f"known factors; use instead: {others}"
     }
     assert "hoyer" in others
@@ -37,7 +37,7 @@ def test_metrics_that_need_factors_are_refused_by_name_in_one_sentence(trial_wit
 def test_each_metric_is_refused_if_and_only_if_it_needs_factors(trial_with, name):
     changes = {"dataset__name": "sparse_parts", "evaluation__metrics": [name], "evaluation__table": 5000}
     if "factors" in METRICS[name].needs:
-        assert f"'{name}' does not work without known factors" in refused(trial_with, **changes)["evaluation.metrics"]
+        assert f"'{name}' needs known factors" in refused(trial_with, **changes)["evaluation.metrics"]
     else:
         assert trial_with(**changes).metrics[0].metric.name == name
 
@@ -47,7 +47,7 @@ def test_of_a_table_only_metrics_along_lines_are_refused(trial_with, name):
     changes = {**TABLE, "evaluation__metrics": [name], "evaluation__size": "fast"}
     if METRICS[name].lines:
         text = refused(trial_with, **changes)["evaluation.metrics"]
-        assert f"'{name}' does not work without all combinations of the factors, and the data set 'grid_file'" in text
+        assert f"'{name}' needs all combinations of the factors, but the data set 'grid_file'" in text
     else:
         assert trial_with(**changes).metrics
 

@@ -25,7 +25,7 @@ def transfer(frame: pd.DataFrame, metrics: Sequence[str] | None = None) -> pd.Da
         both = means.loc[dataset].join(means.loc[other], how="inner", suffixes=("", "_other"))
         if len(both) < FEWEST:
             raise ConfigError(
-                f"data sets {dataset} and {other} share {len(both)} settings, but at least {FEWEST} are needed"
+                f"data sets {dataset} and {other} must have {FEWEST} settings or more in common, but have {len(both)}"
             )
         for metric in metrics:
             value = spearman(both[metric].to_numpy(), both[f"{metric}_other"].to_numpy())

@@ -14,5 +14,5 @@ class ReportFigure(Figure):
 
 
 def empty() -> Figure:
-    """To be drawn inside `canvas.style()`."""
+    """An empty figure, to be drawn inside `canvas.style()`."""
     return canvas.figure(kind=ReportFigure)

@@ -23,7 +23,8 @@ TABLES = (".csv", ".parquet")
 def analyse(
     what: Annotated[str, typer.Argument(metavar="RUN|TABLE", help="A run, or a table of scores: .csv or .parquet.")],
     analysis: Annotated[
-        str | None, typer.Option(help="One analysis, such as variance_explained. Default: all that the scores allow.")
+        str | None,
+        typer.Option(help="One analysis, such as variance_explained. Default: every analysis that the scores allow."),
     ] = None,
     metrics: Annotated[
         str | None, typer.Option(help="Scores to analyse, separated by commas. Default: those of the study, or all.")

@@ -17,7 +17,7 @@ def archive(
     file: Annotated[Path, typer.Argument(help="The archive to write; its name ends in .tar.zst.")],
     storage: Storage = DEFAULT_STORAGE,
 ) -> None:
-    """Writes a run that is not running to one compressed file, with the hash of every file in it.
+    """Packs a run into one compressed file, with the hash of every file in it. The run must not be running.
 
     `disentune restore` reads the archive on another machine; `tar --zstd -tf` lists it.
 
@@ -31,7 +31,7 @@ def archive(
     with patient_progress() as say:
         packed = pack(found, file, say)
     text = f"{packed.files} files, {size(packed.size)}; the archive takes {size(file.stat().st_size)}"
-    out.print(f"archived {shown(found.path)} in {shown(file)}: {text}", markup=False)
+    out.print(f"archived {shown(found.path)} to {shown(file)}: {text}", markup=False)
     out.print(f"next: disentune restore {quoted(file)} --storage STORAGE", markup=False)
 
 

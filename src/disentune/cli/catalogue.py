@@ -56,7 +56,7 @@ KINDS = ("datasets", "models", "recons", "frameworks", "metrics", "figures")
 
 
 def _every() -> dict[str, dict[str, list[str]]]:
-    """Of each plug-in and figure by kind and name: its summary, and the lines that describe it."""
+    """The summary of each plug-in and figure and the lines that describe it, by kind and name."""
     from disentune.metrics import METRICS
     from disentune.spec.config import PLUGIN_SECTIONS
 
@@ -81,9 +81,9 @@ def _figures() -> dict[str, str]:
 
 
 def _line_and_paper(summary: str) -> list[str]:
-    """The parts of `Title: paper: line`, the line first; any other summary as a whole."""
+    """`Title: line` and the paper of `Title: paper: line`; any other summary as a whole."""
     parts = summary.split(": ", 2)
-    return [parts[2], parts[1]] if len(parts) == 3 else [summary]
+    return [f"{parts[0]}: {parts[2]}", parts[1]] if len(parts) == 3 else [summary]
 
 
 def _parameters(plugin: Plugin) -> str:

@@ -40,7 +40,7 @@ def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be removed.")] = False,
     storage: Storage = DEFAULT_STORAGE,
 ) -> None:
-    """Frees space in a run that is not running; rows, configs and statuses stay.
+    """Frees space in a run; rows, configs and statuses stay. The run must not be running.
 
     `results`, `report`, `compare` and `resume` work as before. What no longer
     works is printed. A trial that has not ended keeps the checkpoint from which it

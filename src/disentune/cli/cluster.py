@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from disentune.spec.space import SweepPoints
     from disentune.spec.sweepfile import SweepFile
 
-app = typer.Typer(name="cluster", help="Check a cluster file, or a running cluster.", no_args_is_help=True)
+app = typer.Typer(name="cluster", help="Checks a cluster file, or a running cluster.", no_args_is_help=True)
 
 
 @app.command()

@@ -17,7 +17,7 @@ def dashboard(
         str,
         typer.Argument(
             envvar="DISENTUNE_STORAGE",
-            help="What holds the runs: a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; or one run.",
+            help="Where the runs are: a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; or one run.",
         ),
     ] = DEFAULT_STORAGE,
     port: Annotated[
@@ -42,7 +42,7 @@ def dashboard(
     count = len(shelf.known)
 
     def say(address: str) -> None:
-        out.print(f"{count} run{'' if count == 1 else 's'} in {shown(shelf.storage)}; end with Ctrl-C", markup=False)
+        out.print(f"{count} run{'' if count == 1 else 's'} in {shown(shelf.storage)}; stop with Ctrl-C", markup=False)
         print(address, flush=True)  # noqa: T201 (the console would take the token for a key and hide it)
 
     serve(shelf, port, browser, say)

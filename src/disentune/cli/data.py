@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="data",
-    help="List, prepare, verify and export data sets.",
+    help="Lists, prepares, verifies and exports data sets.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -124,7 +124,7 @@ def _parameters(source: Source) -> tuple[Dataset, Any]:
     from disentune.spec.sweepfile import overrides_by_key
 
     if source.name not in DATASETS.names():  # a list may not import what a folder names
-        raise ConfigError(f"'{source.key}' is no data set of its own; export the data set that is made from it")
+        raise ConfigError(f"'{source.key}' is not a data set by itself; export the data set that is made from it")
     words = shlex.split(source.options)
     given = [word for flag, word in zip(words[::2], words[1::2], strict=True) if flag == "--set"]
     return chosen(DATASETS, source.name, overrides_by_key(given))
@@ -321,7 +321,7 @@ def export(
 
 
 def _exported(name: str, sets: list[str]) -> tuple[Dataset, Any]:
-    """By the name of a data set, or by that of a prepared array."""
+    """The data set and its parameters, found by its name or by that of a prepared array."""
     from disentune.data import DATASETS
     from disentune.data.prepared.store import is_root_set, prepared_sources
     from disentune.parameters import chosen

@@ -21,7 +21,7 @@ def runs(
         str,
         typer.Argument(
             envvar="DISENTUNE_STORAGE",
-            help="What holds the runs: a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; or one run.",
+            help="Where the runs are: a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; or one run.",
         ),
     ] = DEFAULT_STORAGE,
     as_json: AsJson = False,

@@ -26,7 +26,7 @@ def score(
     what: Annotated[str, typer.Argument(metavar="CODES.npz|RUN", help="A file of arrays, or a run as for `results`.")],
     metrics: Annotated[
         str | None,
-        typer.Option(help="Names separated by commas. Default: all that the arrays allow; for a run, udr."),
+        typer.Option(help="Names separated by commas. Default: every metric that the arrays allow; for a run, udr."),
     ] = None,
     size: Annotated[Size, typer.Option(help="Published sizes of the metrics, or smaller ones.")] = Size.full,
     set_: Annotated[

@@ -1,4 +1,4 @@
-"""`disentune train`: trains one trial in this process, or repeats a recorded trial and compares it to the bit."""
+"""`disentune train`: trains one trial in this process, or repeats a recorded trial and compares it bit for bit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def train(
     """Trains one trial here, without Ray and without writing files.
 
     Given a sweep, it trains the first trial that --only selects. Given a trial's folder, it trains
-    that trial again and compares its rows, to the bit, with the recorded ones.
+    that trial again and compares its rows, bit for bit, with the recorded ones.
 
     Examples:
     disentune train sweeps/quickstart.yaml --only "arm == 'rescued'" --set training.steps=300
@@ -185,9 +185,11 @@ def _agreement(rows: Sequence[Row], recorded: Sequence[Row], status: Status) -> 
     if not recorded:
         return f"there are no recorded rows to compare with{ending}"
     if len(recorded) == len(rows):
-        return f"all {len(rows)} rows equal the recorded ones to the bit{ending}"
+        return f"all {len(rows)} rows equal the recorded ones, bit for bit{ending}"
     last = recorded[-1]["step"]
-    return f"{len(recorded)} of {len(rows)} rows equal the recorded ones to the bit; none is recorded after step {last}"
+    return (
+        f"{len(recorded)} of {len(rows)} rows equal the recorded ones, bit for bit; none is recorded after step {last}"
+    )
 
 
 def _show_other_environment(run: Run, config: TrialConfig) -> None:

@@ -138,7 +138,7 @@ def _expected(picture: Snapshot) -> str:
 def _headline(picture: Snapshot, where: str) -> Text:
     text = _text(where, "bold")
     if picture.gone:
-        return text.append(": is gone", "not bold")
+        return text.append(": was deleted", "not bold")
     if picture.stopping:
         return text.append(": stopping, trials write their checkpoints and end", "not bold")
     if not picture.live:

@@ -1,4 +1,4 @@
-"""What the page receives: plain values that JSON can write, without secrets, numbers that are not finite as null."""
+"""What the page receives: plain values for JSON, without secrets, with null for numbers that are not finite."""
 
 import math
 import shlex
@@ -23,10 +23,10 @@ from disentune.results.watch import Snapshot, as_json
 from disentune.spec.settings import Objective
 
 MOST_LINES = 1500
-"""Of one answer, so that the first lines are shown while the others come."""
+"""Lines per answer, so that the page shows the first ones while it waits for the rest."""
 FIXED = ("id", "arm", "seed", "state", "step", "steps", "seconds", "node", "cause")
 DIGITS = 7
-"""Of a number in a table or curve."""
+"""Digits of a number in a table or curve."""
 MOST_NOTES = 20
 MOST_CURVES = 60
 MOST_COLOURS = 8
@@ -38,7 +38,7 @@ def rounded(value: float | None) -> float | None:
 
 
 def cleaned(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Without secrets: a run may have been written by an older version."""
+    """The values without secrets, which a run written by an older version may contain."""
     answer: dict[str, Any] = cleaned_values(found)
     return answer
 
@@ -105,7 +105,7 @@ def _picture(picture: Snapshot, where: str) -> dict[str, Any]:
 
 
 def environment(followed: Followed) -> dict[str, Any]:
-    """Where the run lies, with what it was made, and how to continue on the command line."""
+    """Where the run is, what made it, and how to continue it on the command line."""
     where = shown(followed.run.path)
     commands = [shlex.join(["disentune", name, where]) for name in ("status", "results", "report", "resume")]
     return cleaned({"facts": {"folder": where, **environment_of(followed.run)}, "commands": commands})
@@ -124,7 +124,7 @@ def _states(feed: Feed) -> dict[str, int]:
 
 
 def _faults(feed: Feed) -> dict[str, int]:
-    """How often each cause has ended an attempt, also of trials that went well in the end."""
+    """How often each cause has ended an attempt, including attempts of trials that succeeded later."""
     found: Counter[str] = Counter()
     with feed.lock:
         for trial in feed.lines.values():
@@ -143,7 +143,7 @@ def _nodes(feed: Feed) -> dict[str, int]:
 
 
 def trials(followed: Followed, since: int, columns: str, most: int = MOST_LINES) -> dict[str, Any]:
-    """The lines that are newer than a version. Other columns than the reader has mean all lines again."""
+    """The lines that are newer than a version; all lines if the columns differ from those that the reader has."""
     feed, objective, clean = followed.feed, followed.objective, cache(cleaner())
     with feed.lock:
         keys, metrics = feed.keys.varying(), _metrics(feed, objective)
@@ -180,7 +180,7 @@ def _colour(lines: Sequence[Trial], keys: Sequence[str]) -> str:
 
 
 def _metrics(feed: Feed, objective: Objective | None) -> list[str]:
-    """The objective first."""
+    """The metrics, the objective first."""
     first = [objective.metric] if objective else []
     return list(dict.fromkeys([*first, *(key for key in feed.metrics if not key.endswith("_max"))]))
 
@@ -191,7 +191,7 @@ def _titled(keys: Sequence[str], objective: Objective | None = None) -> list[dic
 
 
 def _best(key: str, objective: Objective | None) -> str:
-    """Which end of a metric is good."""
+    """Whether larger or smaller values of a metric are better."""
     if objective and key == objective.metric:
         return objective.mode
     return "min" if key == "loss" else best_of(key)

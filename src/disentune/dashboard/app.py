@@ -49,7 +49,7 @@ class Finite(JSONResponse):
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """Every refusal is a sentence."""
+    """Answers every error with one sentence."""
     status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
     text = complaint(error) if isinstance(error, OSError) else str(error)
     if status == 500:
@@ -83,7 +83,7 @@ def _listed(request: Request, name: str) -> list[str]:
 
 
 class Site:
-    """What each address answers."""
+    """The answer of each address."""
 
     def __init__(self, desk: Desk):
         self.desk, self.album, self.models = desk, figures.album(), latents.Models()
@@ -166,7 +166,7 @@ class Site:
 
 
 def _data(image: Any) -> str:
-    """An image as an address that holds it."""
+    """An image as a data: URL."""
     pixels = image[..., 0] if image.shape[-1] == 1 else image[..., :3]
     return f"data:image/png;base64,{base64.b64encode(trial_page.png(pixels)).decode()}"
 

@@ -95,7 +95,7 @@ def _named(keys: list[str]) -> list[dict[str, str]]:
 
 
 def _differences(loaded: Sequence[Results], by: str, metric: str, objective: Objective) -> dict[str, Any]:
-    """`reason` says why there are none: the page shows the rest all the same."""
+    """The differences, or in `reason` why there are none; the page still shows the rest."""
     try:
         trials, notes = compared_trials(loaded, metric, objective)
         scores = [{"value": label(value), "scores": _scores(some[metric])} for value, some in trials.groupby(by)]

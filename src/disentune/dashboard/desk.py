@@ -19,10 +19,10 @@ from disentune.spec.settings import Objective, Settings
 
 ROWS_EVERY_S, STATE_EVERY_S, LIST_EVERY_S = 0.7, 2.0, 3.0
 SHARE, MOST_TIMES = 4.0, 8.0
-"""A look is repeated after so many times as long as it took, but at the latest after so many of its usual pauses: the
-first look at a large run takes far longer than those that follow."""
+"""A read is repeated after this many times the time that it took, at most after this many of its usual pauses: the
+first read of a large run takes far longer than the later ones."""
 UNSEEN_S = 60.0
-"""A run that nobody has asked about for this long is no longer followed."""
+"""Seconds after which a run that no page shows is no longer followed."""
 
 
 class Followed:
@@ -33,7 +33,7 @@ class Followed:
         self.watcher = Watcher(run)
         self.picture: Snapshot | None = None
         self.trouble = ""
-        """Why the storage could not be read at the last look; empty when it could."""
+        """Why the storage could not be read the last time; empty if it could."""
         self.question = ""
         self.asked_at = time.monotonic()
         self.threads: list[Thread] = []
@@ -52,7 +52,7 @@ class Followed:
             self.trouble = f"the storage does not answer ({complaint(error)}); showing what was last read"
 
     def look_at_state(self) -> None:
-        """Nothing here raises: what cannot be read is a note of the picture. A run that has vanished keeps its
+        """Never raises: a file that cannot be read becomes a note of the picture. A run that has vanished keeps its
         trials."""
         with self.look_lock:
             now = self.watcher.look()
@@ -89,13 +89,13 @@ class Followed:
             thread.start()
 
     def _know_settings(self) -> None:
-        """Before the first lines are shown, so that their states are right."""
+        """Reads the statuses before the first lines are shown, so that the states of the lines are right."""
         with suppress(DisentuneError, OSError):
             if self.picture is None:
                 self.feed.set_context(self.run.sweep().settings, self.run.is_running())
 
     def _state_after(self, ready: Event) -> Callable[[], None]:
-        """The lines come first: two threads that read thousands of files slow each other down."""
+        """Waits for the lines: two threads that read thousands of files slow each other down."""
 
         def look() -> None:
             ready.wait()
@@ -114,7 +114,7 @@ class Followed:
             ready.set()
 
     def close(self) -> None:
-        """Returns once no thread follows the run any more."""
+        """Returns once no thread follows the run."""
         self.closed.set()
         for thread in self.threads:
             thread.join()
@@ -158,7 +158,7 @@ class Desk:
         self.closed = Event()
 
     def run(self, name: str) -> Followed:
-        """Raises Unknown or Forbidden as the shelf does. A run that was known stays so while its storage is away."""
+        """The desk of a run. Raises Unknown or Forbidden as the shelf does; known runs stay known in an outage."""
         if name not in self.followed:
             self._follow(name)
         return self.followed[name].wanted()
@@ -169,7 +169,7 @@ class Desk:
             return self.followed.setdefault(name, Followed(name, run))
 
     def close(self) -> None:
-        """Returns once nothing is read any more."""
+        """Returns once nothing is being read."""
         self.closed.set()
         if self.thread is not None:
             self.thread.join()
@@ -204,13 +204,13 @@ class Desk:
         return not self.closed.is_set() and time.monotonic() - self.asked_at < UNSEEN_S
 
     def _let_first_lines_pass(self) -> None:
-        """A run that somebody has just opened is more urgent than the list."""
+        """Waits while a run is being opened, which is more urgent than the list."""
         while any(one.is_wanted and one.threads and not one.feed.looks for one in [*self.followed.values()]):
             if self.closed.wait(0.1):
                 return
 
     def _list(self) -> None:
-        """Names and ages, which cost little."""
+        """Reads only names and ages, which is fast."""
         try:
             names = self.shelf.names()
             self.trouble = ""
@@ -246,5 +246,5 @@ class Desk:
 
 
 def pause(every_s: float, took_s: float) -> float:
-    """Seconds until the next look, so that looking leaves most of a core to the training."""
+    """Seconds until the next read, so that reading leaves most of a core to the training."""
     return min(max(every_s, SHARE * took_s), MOST_TIMES * every_s)

@@ -1,5 +1,5 @@
-"""The trials of a run as lines of a table, followed while they grow: a look reads only what has changed on disk, and a
-reader who has seen a version gets only the lines that are newer."""
+"""The trials of a run as lines of a table that grows: each read takes in only what has changed on disk, and a reader
+who has seen a version receives only the lines that are newer."""
 
 import math
 from array import array
@@ -23,11 +23,11 @@ from disentune.spec.config import flattened, is_id
 from disentune.spec.settings import Settings
 
 MOST_POINTS = 400
-"""Maximum number of points of a curve; from a longer one every second point is dropped."""
+"""Maximum number of points of a curve; a longer curve drops every second point."""
 MOST_METRICS = 300
-"""A run of ours has far fewer."""
+"""Real runs have far fewer."""
 SETTLED_AT_ONCE = 400
-"""Ended trials that one look checks again, in turn: they change when a sweep is resumed."""
+"""Number of ended trials that each read checks again, in turn: they change when a sweep is resumed."""
 
 
 # ---- one trial
@@ -40,7 +40,7 @@ class Course:
     steps: "array[int]" = field(default_factory=lambda: array("q"))
     values: "array[float]" = field(default_factory=lambda: array("d"))
     every: int = 1
-    """One point of so many is kept."""
+    """One point in this many is kept."""
     count: int = 0
 
     def add(self, step: int, value: float) -> None:
@@ -89,7 +89,7 @@ class Trial:
         return path.name not in self.stamps or stamp(path) != self.stamps[path.name]
 
     def refresh(self) -> bool:
-        """Whether anything is new. A file that cannot be read now keeps what it said."""
+        """Reads the files; returns whether anything is new. A file that cannot be read keeps its last content."""
         news = False
         for path, read in self.files:
             try:
@@ -130,7 +130,7 @@ class Trial:
                 self._take_in(row)
 
     def _take_in(self, row: Any) -> None:
-        """What is no row, or comes again, does not count."""
+        """Adds a row; ignores text that is not a row, and repeated rows."""
         if not isinstance(row, dict) or not isinstance(row.get("metrics"), dict) or type(row.get("step")) is not int:
             return
         if row["step"] < self.step:
@@ -150,7 +150,7 @@ class Trial:
         self.courses.setdefault(key, Course()).add(self.step, value)
 
     def state(self, settings: Settings, live: bool) -> str:
-        """As `status` has it: a trial that a dead driver left as running waits to be resumed."""
+        """The state as `status` shows it: a trial that a dead driver left as running waits to be resumed."""
         if self.status.final:
             ended = is_final(self.status, self.flat["training.steps"], settings)
             return self.status.state if ended else "pending"
@@ -182,7 +182,7 @@ class Feed:
         """Folders of the last listing, to say how much has been read."""
 
     def look(self) -> None:
-        """Reads what has changed; a run that is not there keeps its lines. OSError when the storage does not answer."""
+        """Reads what has changed; a missing run keeps its lines. Raises OSError if the storage does not answer."""
         seen = self.run.seen()
         if not seen.exists():
             return
@@ -238,7 +238,7 @@ class Feed:
                 self.lines.pop(name, None)
 
     def set_context(self, settings: Settings, live: bool) -> None:
-        """The state of every line depends on these."""
+        """The facts on which the state of every line depends."""
         if (settings, live) == (self.settings, self.live):
             return
         with self.lock:

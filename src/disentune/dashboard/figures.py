@@ -22,7 +22,7 @@ from disentune.results.tables import Results, objective_or_default
 from disentune.spec.figures import FIGURES, keys_of
 
 KEPT = 40
-"""Drawings that are kept, so that going back to one costs nothing."""
+"""Number of drawings to keep, so that going back to one costs nothing."""
 LONGEST_SPEC = 2000
 DARK = dict(
     zip(
@@ -33,7 +33,7 @@ DARK = dict(
 )
 """The colours of the report's dark theme."""
 _drawing_lock = Lock()
-"""Matplotlib's settings are those of the whole process."""
+"""Held while drawing, because Matplotlib's settings belong to the whole process."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Album:
     def get(self, key: str) -> Drawing:
         with self.lock:
             if key not in self.drawn:
-                raise Unknown("this figure is not kept any more; draw it again")
+                raise Unknown("this figure is no longer available; draw it again")
             return self.drawn[key]
 
     def keep(self, key: str, drawing: Drawing) -> None:
@@ -154,7 +154,7 @@ def _scores(results: Results) -> RunScores:
 
 
 def svg(drawing: Drawing, dark: bool) -> bytes:
-    """In the colours of a theme."""
+    """The drawing in the colours of a theme."""
     text = drawing.svg
     for light, other in DARK.items() if dark else ():
         text = re.sub(light, other, text, flags=re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Who may ask: the owner of the token, by the name of this machine only. And what a browser may do with an answer."""
+"""Which requests are answered (those with the token, to a name of this machine), and what browsers may do with them."""
 
 import hmac
 import secrets
@@ -11,14 +11,14 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
-"""A page of another name that was made to point here (DNS rebinding) sends its own name."""
+"""Requests under any other name are refused: that name may have been made to point here (DNS rebinding)."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
     "trusted-types 'none'"
 )
 PICTURE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
-"""Of a figure that is opened by itself: its lines have styles, and nothing in it runs."""
+"""The policy for a figure that is opened by itself: it may have styles, and no scripts."""
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -43,7 +43,7 @@ class Guard:
     def __init__(self, app: ASGIApp, token: str):
         self.app, self.token = app, token
         self.cookie = f"disentune-{secrets.token_hex(4)}"
-        """Of its own, because servers on other ports of this machine get each other's cookies."""
+        """A random name, because servers on different ports of one machine receive each other's cookies."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -53,7 +53,7 @@ class Guard:
         await (answer or self.app)(scope, receive, _with_headers(send))
 
     def _refusal(self, request: Request) -> Response | None:
-        """None when the request may pass."""
+        """The answer that refuses a request; None if the request may pass."""
         if not _is_ours(request.headers.getlist("host")):
             return PlainTextResponse(STRANGE_HOST, 403)
         if self._is_right(request.query_params.get("token", "")):
@@ -63,11 +63,11 @@ class Guard:
         return PlainTextResponse(WITHOUT_TOKEN, 403)
 
     def _is_right(self, given: str) -> bool:
-        """In the same time for every wrong one."""
+        """Compares in constant time."""
         return hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
 
     def _admitted(self, request: Request) -> Response:
-        """The same address without the token, so that it stays out of the history of the browser."""
+        """A redirect to the same address without the token, which keeps the token out of the browser's history."""
         rest = [pair for pair in parse_qsl(request.url.query) if pair[0] != "token"]
         path = "/" + request.url.path.lstrip("/")  # two slashes would name another host
         answer = RedirectResponse(f"{path}?{urlencode(rest)}" if rest else path, 303)

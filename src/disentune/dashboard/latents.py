@@ -1,5 +1,5 @@
-"""A trained model under the reader's hands: an image of the data set goes in, its code can be moved along each latent,
-and the decoded image comes out beside the nearest image of the data.
+"""Explores a trained model: encodes an image of the data set, moves its code along each latent, and shows the decoded
+image beside the nearest image of the data.
 
 Models come from checkpoints of the run, whose hashes are checked and which load as weights only. A trial that names a
 plug-in by its import path is never rebuilt here: that would run code which the run brings along.
@@ -29,16 +29,16 @@ from disentune.runs.trial_folder import TrialFolder
 from disentune.spec.config import own_plugins
 
 SAMPLE = 512
-"""Images that tell how much each latent carries and where its codes lie."""
+"""Number of images from which the KL and the range of each latent are measured."""
 CANDIDATES = 4096
-"""Images that are searched for the nearest one; all of a smaller data set."""
+"""Maximum number of images that are searched for the nearest one."""
 COARSE = 12
 """Pixels to which the side of an image is averaged for the first search."""
 FINALISTS = 48
 ROUNDS = 4
-"""Times that each factor is tried in turn from the best image of the sample on."""
+"""Rounds in which each factor is varied in turn, starting from the best image of the sample."""
 LONGEST_LINE = 128
-"""Values of a factor that a round tries at most."""
+"""Maximum number of values of a factor that a round tries."""
 KEPT = 3
 """Models that are kept in memory."""
 REACH = 1.25
@@ -47,7 +47,7 @@ FARTHEST = 1e4
 
 
 def why_not(folder: TrialFolder) -> str:
-    """Why a trial has no sliders, as far as its folder tells without building anything; empty when it should."""
+    """Why a trial has no sliders, judged from its folder without building anything; empty if it should have them."""
     if names := own_plugins(folder.tree()):
         return (
             f"This trial uses a plug-in of its own ({', '.join(map(str, names))[:200]}), and the dashboard runs no "
@@ -60,14 +60,14 @@ def why_not(folder: TrialFolder) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A model that is ready to decode; `order` has the latents that carry most first."""
+    """A model that is ready to decode; `order` lists the latents with the largest KL first."""
 
     trained: Trained
     step: int
     notes: tuple[str, ...]
     order: list[int]
     kl: np.ndarray
-    """(d,): nats of each latent to the prior."""
+    """(d,): KL of each latent to the prior in nats."""
     low: np.ndarray
     high: np.ndarray
     """(d,): the ends of each slider."""
@@ -76,19 +76,19 @@ class Opened:
     coarse: np.ndarray
     """(m, p): the same images, averaged to few pixels."""
     is_whole: bool
-    """Whether the candidates are all images there are."""
+    """Whether the candidates are all images of the data set."""
     lock: Lock = field(default_factory=Lock)
 
 
 class Models:
-    """The newest few; one is built at a time."""
+    """The models that were used last; one is built at a time."""
 
     def __init__(self) -> None:
         self.opened: OrderedDict[tuple[str, tuple[int, ...]], Opened] = OrderedDict()
         self.lock = Lock()
 
     def get(self, run: Run, folder: TrialFolder) -> Opened:
-        """TrialError with the reason where there is no model."""
+        """The model of a trial. Raises TrialError with the reason if there is none."""
         if reason := why_not(folder):
             raise TrialError(reason)
         key = (str(folder.path), tuple(folder.checkpoints.steps()))
@@ -161,8 +161,8 @@ def _averaged(images: Tensor) -> np.ndarray:
 
 
 def nearest(model: Opened, image: Tensor) -> tuple[int, float]:
-    """Index of the image of the data with the smallest squared difference in pixels, and the root of its mean: the best
-    of those that look alike from afar. Of a large data set the best of a sample, then improved factor by factor."""
+    """Index of the image of the data with the smallest squared difference in pixels, and the root of its mean, among
+    those that look alike at low resolution. For a large data set: the best of a sample, improved factor by factor."""
     rough = ((model.coarse - _averaged(image[None])) ** 2).sum(axis=1)
     best = _closest(model, image, model.candidates[np.argsort(rough, kind="stable")[:FINALISTS]])
     if not model.is_whole:

@@ -58,8 +58,8 @@ def _listening(port: int | None) -> Iterator[socket.socket]:
 
 @contextmanager
 def _opened(address: str) -> Iterator[None]:
-    """The browser opens a file of ours that leads to the address: a command line with the token in it could be read by
-    every user of this machine."""
+    """Opens the browser on a file that leads to the address: a command line with the token in it could be read by every
+    user of this machine."""
     handle, name = tempfile.mkstemp(prefix="disentune-", suffix=".html")
     with os.fdopen(handle, "w") as file:
         file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={html.escape(address)}">')

@@ -16,7 +16,7 @@ class Unknown(DisentuneError):
 
 
 class Forbidden(DisentuneError):
-    """A name that leads out of the storage, or an access without permission."""
+    """A name that is outside the storage, or an access without permission."""
 
 
 @dataclass
@@ -74,4 +74,4 @@ def opened(storage: str | Place) -> Shelf:
 def refuse_escape(name: str) -> None:
     parts = name.split("/")
     if "\0" in name or name.startswith("/") or ".." in parts or "." in parts:
-        raise Forbidden(f"'{name:.100}' leads out of the storage; name a run as SWEEP/RUN")
+        raise Forbidden(f"'{name:.100}' is outside the storage; name a run as SWEEP/RUN")

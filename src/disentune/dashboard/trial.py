@@ -16,11 +16,11 @@ from disentune.runs.trial_folder import TrialFolder
 from disentune.spec.config import flattened
 
 MOST_LETTERS = 20_000
-"""Of an error log, from its end."""
+"""Characters of an error log that are shown, counted from its end."""
 
 
 def trial(folder: TrialFolder) -> dict[str, Any]:
-    """Everything but its curves. ConfigError when its config is damaged."""
+    """Everything about a trial except its curves. Raises ConfigError if its config is damaged."""
     tree, arms = folder.tree_and_arms()
     status = folder.status()
     found = {

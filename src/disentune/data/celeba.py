@@ -25,9 +25,12 @@ FILE = File("img_align_celeba.zip", also=("img_align_celeba",), folder=True)
 class Params(Frozen):
     image_size: Count = Field(64, ge=1, le=WIDTH, description="pixels along a side")
     crop: Count | None = Field(
-        None, ge=1, le=WIDTH, description="side of the square in the middle that is kept; none: all, squeezed"
+        None,
+        ge=1,
+        le=WIDTH,
+        description="side of the central square to keep; null: the whole image, squeezed to a square",
     )
-    resize: Filter = Field("bilinear", description="how images are made smaller")
+    resize: Filter = Field("bilinear", description="filter that shrinks the images")
 
 
 def shape(params: Params) -> Shape:

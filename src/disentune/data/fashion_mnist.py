@@ -35,11 +35,11 @@ ROWS = 4096
 class Params(Frozen):
     split: Literal["train", "test", "both"] = Field("train", description="60,000 images, 10,000, or both in this order")
     image_size: Count = Field(32, ge=1, le=128, description="pixels along a side; 28 keeps the images as they are")
-    resize: Filter = Field("bilinear", description="how images get another size")
+    resize: Filter = Field("bilinear", description="filter that resizes the images")
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """As the files name them."""
+        """The splits as the files name them."""
         return {"train": ("train",), "test": ("t10k",), "both": ("train", "t10k")}[self.split]
 
 
@@ -110,7 +110,7 @@ def _assert_header(path: Path, file: IO[bytes], shape: tuple[int, ...]) -> None:
 
 def _described(found: bytes) -> str:
     if len(found) < 4 or found[:2] != b"\0\0":
-        return f"is none: it begins with {found[:8]!r}" if found else "is empty"
+        return f"begins with {found[:8]!r}" if found else "is empty"
     return f"has {_header(found)}"
 
 

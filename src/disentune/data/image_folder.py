@@ -33,7 +33,7 @@ class Params(Frozen):
         description="channels, height, width: 1 channel makes colours grey, 3 make grey images coloured"
     )
     resize: Literal["none", "bilinear", "lanczos"] = Field(
-        "none", description="how images of one other size become height x width; none: they must have it"
+        "none", description="filter that resizes images of one size to height x width; none: they must have it already"
     )
     contents: Contents = Field(
         None, description="first 12 or more digits of the sha256 in about.json: other contents are refused"
@@ -67,7 +67,7 @@ def source(params: Params) -> Source:
 
 
 def _variant(params: Params) -> str:
-    """Of all that the array depends on; a hash, so no part of the user's path becomes part of ours."""
+    """A hash of everything that the array depends on, so that no part of the user's path becomes part of ours."""
     made_of = params.model_dump(exclude={"contents"})
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -70,7 +70,7 @@ class SparseParts:
         return self.params.count
 
     def brightness(self, indices: np.ndarray) -> np.ndarray:
-        """Of each spot in each image, float64 (n, along**2); 0 where it is absent."""
+        """The brightness of each spot in each image, float64 (n, along**2); 0 where the spot is absent."""
         drawn = fractions(checked_indices(indices, len(self)) * 2**16 + SALT, 2 * len(self._spots))
         present, level = np.split(drawn, 2, axis=1)
         present = present < self.params.share

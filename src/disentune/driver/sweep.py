@@ -336,8 +336,8 @@ def _ray(address: str | None, resources: Resources, say: Callable[[str], None]) 
 def _assert_address(address: str) -> None:
     """Raises ConfigError for an address that Ray accepts but a driver cannot join."""
     shown = without_password(address)
-    if not address.strip() or address == "local":
-        raise ConfigError(f"--address {address!r}: must be auto or HOST:PORT; omit it for a local Ray")
+    if address != "auto" and "://" not in address and not re.fullmatch(r"\S+:\d+", address):
+        raise ConfigError(f"--address '{shown}': must be auto or HOST:PORT; omit it for a local Ray")
     if address.startswith(("http://", "https://")):
         raise ConfigError(f"--address {shown}: is the address for jobs; use: disentune submit SWEEP --address {shown}")
     if address.startswith("ray://"):

@@ -27,7 +27,7 @@ def packed(state: Mapping[str, Any]) -> bytes:
 
 
 def payload_of(data: bytes, name: object) -> bytes:
-    """The content. TrialError, with the file's name, when the bytes are not exactly what was written."""
+    """The content. Raises TrialError with the file's name unless the bytes are exactly what was written."""
     magic, _, rest = data.partition(b"\n")
     digest, _, payload = rest.partition(b"\n")
     if magic + b"\n" != MAGIC or hashlib.sha256(payload).hexdigest().encode() != digest:
@@ -36,16 +36,16 @@ def payload_of(data: bytes, name: object) -> bytes:
 
 
 def unpacked(data: bytes, name: object) -> dict[str, Any]:
-    """The state; nothing of the file is executed. TrialError when the bytes are not exactly what was written."""
+    """The state; nothing in the file is executed. Raises TrialError unless the bytes are exactly what was written."""
     import torch
 
     payload = payload_of(data, name)
     try:
         state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     except Exception as error:  # a file that was made to look right fails in any way; nothing of it is run
-        raise TrialError(f"{name} is no checkpoint of ours ({first_line(error)})") from None
+        raise TrialError(f"{name} is not a checkpoint of disentune ({first_line(error)})") from None
     if not isinstance(state, dict):
-        raise TrialError(f"{name} is no checkpoint of ours, but holds a {type(state).__name__}")
+        raise TrialError(f"{name} is not a checkpoint of disentune, but holds a {type(state).__name__}")
     return state
 
 

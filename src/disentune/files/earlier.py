@@ -19,7 +19,7 @@ VARIABLE = "DISENTUNE_STORAGE"
 
 
 def use_storage(path: Place) -> None:
-    """For this process and those that it starts."""
+    """Names the storage for this process and those that it starts."""
     os.environ[VARIABLE] = str(path.absolute())
 
 
@@ -58,7 +58,7 @@ class Earlier:
 
 
 def earlier(trial_id: str, weights: str | None = None) -> Earlier:
-    """The trial with the weights of this hash, or without one the trial trained to its end. DataError if missing."""
+    """The trial with weights of this hash, or else the trial trained to its end. Raises DataError if missing."""
     copies = [*_copies(trial_id)]
     for one in copies:
         if one.weights == weights if weights else one.is_finished:
@@ -74,7 +74,7 @@ def _reason(copies: list[Earlier], weights: str | None) -> str:
 
 
 def _copies(trial_id: str) -> Iterator[Earlier]:
-    """Of every run that has the trial, its last sound checkpoint."""
+    """The last sound checkpoint in every run that has the trial."""
     paths: list[Place] = [*storage().glob(f"*/*/trials/{trial_id}/config.json")]
     for path in sorted(paths, key=str):
         with suppress(ValueError, LookupError, TypeError):  # a damaged file is no trial

@@ -207,7 +207,9 @@ class _Lease:
                     break
         else:
             return
-        self.lost(f"{self.what} {holder(self.seen)} now: this process was cut off too long and ends; nothing is lost")
+        self.lost(
+            f"{self.what} {holder(self.seen)} now: this process lost contact for too long and ends; nothing is lost"
+        )
 
     def give_back(self) -> None:
         self.ended.set()

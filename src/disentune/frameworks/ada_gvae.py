@@ -29,10 +29,10 @@ class Params(Frozen):
     )
     divergence: Divergence = Field(
         "symmetric_kl",
-        description="between the posteriors of a pair: kl as in disentanglement_lib, symmetric_kl as in disent",
+        description="divergence of a pair's posteriors: kl as in disentanglement_lib, symmetric_kl as in disent",
     )
     averaging: Literal["mean", "as_published"] = Field(
-        "mean", description="of the latents that a pair shares; as_published uses the second image's mean for both"
+        "mean", description="how shared latents are averaged; as_published uses the second image's mean for both"
     )
     pairs: Pairs = Field(Original(), description="how the second image of a pair differs from the first")
 

@@ -25,7 +25,7 @@ class Params(Frozen):
     )
     divergence: Divergence = Field(
         "symmetric_kl",
-        description="between the posteriors of a pair: kl as in disentanglement_lib, symmetric_kl as in disent",
+        description="divergence of a pair's posteriors: kl as in disentanglement_lib, symmetric_kl as in disent",
     )
     pairs: Pairs = Field(Original(), description="how the second image of a pair differs from the first")
 

@@ -29,7 +29,8 @@ class Params(Frozen):
 
     beta: float = Field(ge=0, description="weight of the total correlation; 1 is the VAE")
     estimator: Literal["mws", "mss"] = Field(
-        "mws", description="of the total correlation: mws is minibatch-weighted, as in the paper; mss is stratified"
+        "mws",
+        description="estimator of the total correlation: mws (minibatch-weighted, the paper's) or mss (stratified)",
     )
     alpha: float = added(1.0, ge=0, description="weight of the mutual information of images and codes")
     gamma: float = added(1.0, ge=0, description="weight of the KL of each latent's aggregate from the prior")

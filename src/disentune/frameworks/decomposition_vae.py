@@ -28,12 +28,12 @@ class Params(Frozen):
     alpha: float = Field(0.0, ge=0, description="weight of the aggregate posterior's divergence from the prior")
     prior: Prior = Field(Isotropic(), description="prior distribution of the codes")
     divergence: Literal["inclusive_kl", "mmd_imq"] = Field(
-        "inclusive_kl", description="of the aggregate posterior: KL(prior || aggregate) or maximum mean discrepancy"
+        "inclusive_kl", description="KL(prior || aggregate posterior), or their maximum mean discrepancy"
     )
 
 
 def law(params: Params, extra: Any) -> Law:
-    """Of the codes; the anisotropic one is the module that `extra` made."""
+    """The prior of the codes; the anisotropic one is the module that `extra` made."""
     found: Law = extra if isinstance(params.prior, Anisotropic) else params.prior
     return found
 

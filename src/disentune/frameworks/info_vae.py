@@ -21,7 +21,7 @@ class Params(Frozen):
     alpha: float = Field(le=1, description="weight of the mutual information of images and codes")
     lambda_z: float = Field(gt=0, description="weight of the codes' divergence from the prior, lambda in the paper")
     kernel: Literal["rbf", "imq"] = Field(
-        "rbf", description="of the maximum mean discrepancy: rbf (Gaussian) or imq (inverse multiquadratic)"
+        "rbf", description="kernel of the maximum mean discrepancy: rbf (Gaussian) or imq (inverse multiquadratic)"
     )
     kernel_variance: float = Field(1.0, gt=0, description="multiplies the kernel's scale, 2 * latents")
 

@@ -17,7 +17,7 @@ from disentune.maths.manipulation import Bottleneck, bottleneck, manipulated, pa
 from disentune.plugin import AutoEncoder, Batch, Context, Count, Donor, Framework, Frozen, Helper, Images, Losses, Step
 
 EPSILON = 1e-7
-"""Of Adam, for the manipulator and the decoders."""
+"""Adam's epsilon, for the manipulator and the decoders."""
 
 
 class Params(Frozen):
@@ -72,12 +72,12 @@ def codes(model: AutoEncoder, x: Tensor, samples: int, rng: np.random.Generator)
 
 
 def decoded(models: Iterable[AutoEncoder], x: Tensor, samples: int, rng: np.random.Generator) -> list[Tensor]:
-    """What each donor makes of the original images, (samples * n, c, h, w)."""
+    """The reconstructions of the original images by each donor, (samples * n, c, h, w)."""
     return [model.decode(codes(model, x, samples, rng)) for model in models]
 
 
 def mean_loss(batch: Batch, outputs: Iterable[Tensor], target: Tensor) -> Tensor:
-    """Of an ensemble; outputs count as given."""
+    """The mean loss of an ensemble, without gradients through its outputs."""
     return torch.stack([batch.recon(output.detach(), target) for output in outputs]).mean()
 
 

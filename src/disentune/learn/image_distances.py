@@ -183,7 +183,7 @@ def _is_finite(numbers: Tensor) -> bool:
 
 
 def doubled(q: Posterior) -> Posterior:
-    """In float64, because a posterior far from others overflows float32."""
+    """Distances in float64, because a posterior far from others overflows float32."""
     return Posterior(q.mean.double(), q.logvar.double())
 
 

@@ -20,7 +20,7 @@ SIDE, REACH = 300, 2.0
 MOST = 1000
 """Points that are shown; all when there are fewer."""
 NARROWEST = -60.0
-"""Of a log-variance: a narrower posterior lies between the points anyway."""
+"""The smallest log-variance; a narrower posterior lies between the points anyway."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ NOTHING = np.empty((0, 2), np.float32)
 
 
 def empty() -> Plane:
-    """Of a model and a data set of which nothing is flat."""
+    """The plane of a model and a data set neither of which is two-dimensional."""
     return Plane(np.empty(0, np.int64), NOTHING, NOTHING, NOTHING, NOTHING, np.empty((0, 0), np.float16))
 
 
@@ -88,7 +88,7 @@ def _is_plane_of_points(trained: Trained) -> bool:
 
 
 def _coordinates(trained: Trained, x: torch.Tensor) -> np.ndarray:
-    """In the data's own units: what the transform did is undone."""
+    """The points in the data's own units, with the transform undone."""
     plain = x.to(trained.images.mean) * trained.images.std + trained.images.mean
     return plain.flatten(1).float().cpu().numpy()
 

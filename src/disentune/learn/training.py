@@ -1,4 +1,4 @@
-"""The training loop: a generator that can stop at any step and continue to the bit. Independent of Ray and disks.
+"""The training loop: a generator that can stop at any step and continue bit for bit. Independent of Ray and disks.
 
 Every step draws its batch and its noise from generators that depend only on (seed, step), so there is no hidden random
 state: only the model, the optimisers, the framework's own state, the step and the sums of the current row have to be
@@ -138,8 +138,8 @@ def donated(donor: Donor) -> AutoEncoder:
     found = earlier(donor.trial, donor.weights)
     config = TrialConfig.parse(found.tree)
     if config.id != donor.trial:
-        raise DataError(f"trial {donor.trial} was made by another version, to which it meant another trial; train it "
-                        "again")  # fmt: skip
+        raise DataError(f"trial {donor.trial} was trained by another version of disentune, for which this id stood for "
+                        "another configuration; train it again")  # fmt: skip
     model = built_model(config)
     model.load_state_dict(found.state["model"])
     return model
@@ -243,7 +243,7 @@ class Training:
     def _load(self, state: Mapping[str, Any], take: Callable[[Mapping[str, Any]], None]) -> None:
         if state.get("contents") != self.contents:
             raise DataError(
-                f"data set '{self.config.dataset.name}': the checkpoint was trained on other contents than those "
+                f"data set '{self.config.dataset.name}': the checkpoint was trained on contents other than those "
                 "prepared here, so it cannot continue; prepare the original contents again, or use another --name"
             )
         try:

@@ -10,7 +10,7 @@ from disentune.plugin import CodeLaw, Table
 CHUNK = 256
 """Points whose densities under every posterior are held at once."""
 SMALLEST = -300.0
-"""Of a log-variance: smaller ones would overflow."""
+"""The smallest log-variance; smaller ones would overflow."""
 
 
 def posteriors(table: Table) -> tuple[np.ndarray, np.ndarray]:

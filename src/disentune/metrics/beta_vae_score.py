@@ -1,4 +1,7 @@
-"""BetaVAE score: Higgins et al., ICLR 2017, section 3, with logistic regression as in Locatello et al., ICML 2019."""
+"""BetaVAE score: Higgins et al., ICLR 2017, section 3: how well codes show which factor was held fixed.
+
+With logistic regression as in Locatello et al., ICML 2019.
+"""
 
 import math
 import warnings

@@ -208,7 +208,7 @@ def _step(slope: np.ndarray, curvature: np.ndarray, factor: float) -> float:
 
 @_compiled
 def _sum_by_pairs(values: np.ndarray) -> float:
-    """As NumPy sums, in this order."""
+    """The sum in the order in which NumPy adds."""
     half = values.size // 2
     if values.size > BLOCK:
         half -= half % LANES
@@ -286,7 +286,7 @@ def _plant(columns: Columns, residual: np.ndarray, nodes: Nodes, seed: int) -> N
 
 @_compiled
 def _sum(nodes: Nodes, node: int, residual: np.ndarray) -> None:
-    """In the order of the node's rows."""
+    """Sums the residuals and their squares in the order of the node's rows."""
     total = square = 0.0
     for row in nodes.rows[nodes.start[node] : nodes.end[node]]:
         total += residual[row]

@@ -1,4 +1,7 @@
-"""DCI: Eastwood & Williams, ICLR 2018, section 2, with boosted trees as in Locatello et al., ICML 2019."""
+"""DCI: Eastwood & Williams, ICLR 2018, section 2: disentanglement, completeness and informativeness.
+
+With boosted trees as in Locatello et al., ICML 2019.
+"""
 
 from typing import Any
 

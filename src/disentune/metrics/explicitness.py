@@ -64,8 +64,8 @@ def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, f
     ranked = [[learned.mean(), told.mean()] for learned, told in fits if len(told)]
     if not ranked:
         raise DataError(
-            "a factor must have two values among the rows to fit on, and among those to test on one of these and "
-            f"another, but none of {len(fits)} does in {len(train)} and {len(test)} rows"
+            "no factor has two values in the rows to fit on, and one of these and another in the rows to test on "
+            f"(factors: {len(fits)}, rows to fit on: {len(train)}, to test on: {len(test)})"
         )
     learned, told = np.mean(ranked, axis=0)
     return {"explicitness": told, "explicitness_train": learned}

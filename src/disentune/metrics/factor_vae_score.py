@@ -1,4 +1,7 @@
-"""FactorVAE score: Kim & Mnih, ICML 2018, section 4, with dead codes pruned as in Locatello et al., ICML 2019."""
+"""FactorVAE score: Kim & Mnih, ICML 2018, section 4: whether the code that varies least shows the fixed factor.
+
+With dead codes pruned as in Locatello et al., ICML 2019.
+"""
 
 import math
 from collections.abc import Callable, Iterable

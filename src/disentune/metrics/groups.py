@@ -48,8 +48,8 @@ def drawable(factors: np.ndarray) -> np.ndarray:
     found = np.flatnonzero(shared & (factors.max(axis=0) > 0))
     if not len(found):
         raise DataError(
-            "some factor must have two or more values, one of them in two or more rows, "
-            f"but none of {factors.shape[1]} does in {len(factors)} rows"
+            "no factor has two or more values with one of them in two or more rows "
+            f"(factors: {factors.shape[1]}, rows: {len(factors)})"
         )
     return found
 

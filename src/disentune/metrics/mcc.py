@@ -1,4 +1,4 @@
-"""MCC, mean correlation coefficient of matched codes and factors: as in Klindt et al., ICLR 2021 (SlowVAE)."""
+"""MCC: Klindt et al., ICLR 2021 (SlowVAE): mean correlation coefficient of matched codes and factors."""
 
 from typing import Literal
 

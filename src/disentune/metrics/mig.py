@@ -1,4 +1,4 @@
-"""MIG, mutual information gap: Chen et al., NeurIPS 2018, Eq. 6, with codes in equal-width bins."""
+"""MIG: Chen et al., NeurIPS 2018, Eq. 6: mutual information gap, with codes in equal-width bins."""
 
 import numpy as np
 from pydantic import Field

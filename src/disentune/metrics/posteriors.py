@@ -30,7 +30,7 @@ class Gaussians(NamedTuple):
 
 
 def drawn(table: Table, wanted: int, rng: np.random.Generator) -> Gaussians:
-    """Of `wanted` random images, or of all, with a code from each; extreme variances count as what a float64 holds."""
+    """The posteriors of `wanted` random images, or of all, with a code from each; variances are clipped to float64."""
     assert table.logvars is not None
     rows = rows_drawn(len(table.codes), wanted, rng)
     means = (table.codes if table.means is None else table.means)[rows]

@@ -16,7 +16,7 @@ class Params(Frozen):
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
-    """In nats. The prior is the framework's; of a framework that names none, and of arrays, it is N(0, 1)."""
+    """Divergence in nats from the prior of the framework; N(0, 1) if it names none, and for arrays."""
     rows, prior = rows_drawn(len(table.codes), params.samples, rng), prior_of(table)
     points = prior.sample(params.draws, table.codes.shape[1], rng)
     means, logvars = posteriors(table)

@@ -14,7 +14,7 @@ class Params(Frozen):
 
 
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, float]:
-    """In nats. The prior is the framework's; of a framework that names none, and of arrays, it is N(0, 1)."""
+    """Log-density in nats under the prior of the framework; N(0, 1) if it names none, and for arrays."""
     means, logvars = posteriors(table)
     deviations, prior = np.exp(logvars / 2), prior_of(table)
     drawn = (means + deviations * rng.standard_normal(means.shape) for _ in range(params.draws))

@@ -1,4 +1,4 @@
-"""Convolutional network for 16x16 images: conv64 (Michlo et al., IJCAI 2023) with two of its four stages.
+"""Convolutional network for 16x16 images: after Michlo et al., IJCAI 2023: conv64 with two of its four stages.
 
 Unpublished. At 16x16 the dense layers are those of conv64 at 64x64: 1600 features in, 64x4x4 out. Also accepts
 multiples of 4.

@@ -1,4 +1,4 @@
-"""Convolutional network for 32x32 images: conv64 (Michlo et al., IJCAI 2023) without its second stage.
+"""Convolutional network for 32x32 images: after Michlo et al., IJCAI 2023: conv64 without its second stage.
 
 Unpublished. At 32x32 the dense layers are those of conv64 at 64x64: 1600 features in, 64x4x4 out. Also accepts
 multiples of 8.

@@ -1,4 +1,4 @@
-"""Convolutional network for 64x64 images: Michlo et al., IJCAI 2023, Table A3, with the padding of 2 of their code.
+"""Convolutional network for 64x64 images: Michlo et al., IJCAI 2023, Table A3: with a padding of 2, as in their code.
 
 The table does not show the padding: 64 -> 33 -> 17 -> 9 -> 5 pixels per side, so 1600 features and not 1024. Also
 accepts multiples of 16.

@@ -1,6 +1,6 @@
-"""Convolutional network for 64x64 images: Burgess et al. 2018, "Understanding disentangling in beta-VAE".
+"""Convolutional network for 64x64 images: Burgess et al., arXiv 2018, appendix: four convolutions, two dense layers.
 
-As published in its appendix: four convolutions of 32 channels, 4x4 and stride 2, then two dense layers of 256 units;
+Four convolutions of 32 channels, 4x4 and stride 2, then two dense layers of 256 units;
 the decoder is the transpose. The padding is not given; 1 halves the size exactly. Also accepts multiples of 16.
 """
 

@@ -1,4 +1,4 @@
-"""Convolutional network for 64x64 images: Locatello et al., ICML 2019, as in their disentanglement_lib.
+"""Convolutional network for 64x64 images: Locatello et al., ICML 2019: as in their disentanglement_lib.
 
 Its last two kernels are 2x2 (the paper's table says 4x4); TensorFlow's padding "same" is 1 for 4x4 and 0 for 2x2 at
 stride 2. Their two heads are one layer here, with the same numbers. Also accepts multiples of 16.

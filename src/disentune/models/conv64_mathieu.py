@@ -1,4 +1,4 @@
-"""Convolutional network for 64x64 images: Mathieu et al., ICML 2019, Table 1a, as their code has it.
+"""Convolutional network for 64x64 images: Mathieu et al., ICML 2019, Table 1a: as in their code.
 
 Four convolutions, 4x4 and stride 2, of 32, 32, 64 and 64 channels; then a dense layer of 128 units that has no
 activation, so that it and the head together are one linear map of rank 128. The decoder has ReLU after each of its

@@ -1,10 +1,10 @@
-"""DCGAN as an autoencoder: Radford et al., ICLR 2016, in the form of Mathieu et al., ICML 2019, Table 1c.
+"""DCGAN as an autoencoder: Radford et al., ICLR 2016: in the form of Mathieu et al., ICML 2019, Table 1c.
 
 Convolutions of 4x4 and stride 2 halve the image until its shorter side has 4 pixels: three of them at 32 pixels (32, 64
 and 128 channels: the released code, on Fashion-MNIST), four at 64 pixels (up to 256: the paper, on CelebA). A last
 convolution over what is left gives means and, by softplus, deviations; the decoder is the transpose. Each convolution
-except the outermost is followed by batch normalisation, so an image is seen in the company of its batch while a model
-is trained, and by itself, through running statistics, when it is scored.
+except the outermost is followed by batch normalisation, so the codes of an image depend on its batch while a model is
+trained, and on running statistics when it is scored.
 """
 
 import math
@@ -23,7 +23,7 @@ FIRST = 32
 LEFT = 4
 """Pixels of the shorter side that the last convolution sees at once."""
 DEVIATION, SLOPE = 0.02, 0.2
-"""Of the initial weights, and of LeakyReLU below 0."""
+"""Standard deviation of the initial weights, and slope of LeakyReLU below 0."""
 
 
 class Params(Frozen):

@@ -1,4 +1,4 @@
-"""Linear VAE: one dense layer each way, whose optimum is PCA (Lucas et al. 2019; Zietlow et al., ICML 2021).
+"""Linear VAE: Lucas et al. 2019; Zietlow et al., ICML 2021: one dense layer each way, whose optimum is PCA.
 
 In theory the log-variance does not depend on x. Here the encoder's single layer outputs both mean and log-variance;
 with a squared error, its weights for the log-variance are zero at the optimum.

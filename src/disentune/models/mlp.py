@@ -1,4 +1,4 @@
-"""Multi-layer perceptron with ReLU: the smallest network that shows the effects, for images of any size."""
+"""Multi-layer perceptron with ReLU: our own: the smallest network that shows the effects, for images of any size."""
 
 import math
 from itertools import pairwise

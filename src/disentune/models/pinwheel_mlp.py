@@ -1,4 +1,4 @@
-"""Perceptron for the pinwheel: Mathieu et al., ICML 2019, one hidden layer and a softplus standard deviation.
+"""Perceptron for the pinwheel: Mathieu et al., ICML 2019: one hidden layer and a softplus standard deviation.
 
 The recon loss defines the meaning of the decoder's outputs, for example a mean and a standard deviation. The paper's
 code has two heads, for mean and deviation; here one layer outputs both.

@@ -1,4 +1,4 @@
-"""Binary cross-entropy on logits: the Bernoulli likelihood of Kingma & Welling, ICLR 2014, appendix C.1."""
+"""Binary cross-entropy on logits: Kingma & Welling, ICLR 2014, appendix C.1: the Bernoulli likelihood."""
 
 import torch
 from torch import Tensor

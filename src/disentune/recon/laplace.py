@@ -1,4 +1,4 @@
-"""Laplace likelihood in nats, of a fixed scale: Mathieu et al., ICML 2019, section 6.3, where it is 0.1."""
+"""Laplace likelihood in nats: Mathieu et al., ICML 2019, section 6.3: with a fixed scale, 0.1 in the paper."""
 
 import math
 
@@ -12,7 +12,7 @@ from disentune.plugin import Frozen, Recon
 class Params(Frozen):
     """A smaller scale weighs pixels more, against the terms on latents."""
 
-    scale: float = Field(0.1, gt=0, description="of each pixel's law: its mean absolute deviation")
+    scale: float = Field(0.1, gt=0, description="mean absolute deviation of each pixel")
 
 
 def per_image(output: Tensor, target: Tensor, params: Params) -> Tensor:

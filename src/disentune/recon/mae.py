@@ -1,4 +1,4 @@
-"""Absolute error: the Laplace likelihood up to its scale and a constant; in the code of Mathieu et al., ICML 2019."""
+"""Absolute error: code of Mathieu et al., ICML 2019: the Laplace likelihood up to its scale and a constant."""
 
 from torch import Tensor
 from torch.nn.functional import l1_loss

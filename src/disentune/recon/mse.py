@@ -1,4 +1,4 @@
-"""Squared error: the Gaussian likelihood of Kingma & Welling, ICLR 2014, up to a factor and a constant."""
+"""Squared error: Kingma & Welling, ICLR 2014: the Gaussian likelihood up to a factor and a constant."""
 
 from torch import Tensor
 from torch.nn.functional import mse_loss

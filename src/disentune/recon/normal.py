@@ -1,4 +1,4 @@
-"""Gaussian likelihood in nats, with a fixed or (Mathieu et al., ICML 2019, pinwheel) a learned standard deviation."""
+"""Gaussian likelihood in nats: Mathieu et al., ICML 2019, pinwheel: with a fixed or a learned standard deviation."""
 
 import math
 from typing import Annotated, Any, Literal

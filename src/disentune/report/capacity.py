@@ -72,7 +72,7 @@ def _of(record: Any) -> Iterator[tuple[str, float, str, float]]:
 
 
 def _detail(details: dict[str, Any], part: str) -> list[Any]:
-    """Of the metric in whichever size it was evaluated; rows come from a folder that others may write to."""
+    """A detail of the metric in whichever size it was evaluated; rows come from a folder that others may write to."""
     found: Any = next((details[key] for key in (f"{METRIC}_{part}", f"{METRIC}_{part}_fast") if key in details), [])
     return found if isinstance(found, list) else []
 
@@ -81,7 +81,7 @@ def _detail(details: dict[str, Any], part: str) -> list[Any]:
 
 
 def _draw_factors(axes: Axes, spent: pd.DataFrame) -> None:
-    """In the order of the data set's factors."""
+    """Draws one line per factor, in the order of the data set's factors."""
     for number, name in enumerate(list(dict.fromkeys(spent["factor"]))[:MOST_FACTORS]):
         own = spent[spent["factor"] == name]
         colour, line = PALETTE[number % len(PALETTE)], "-" if number < len(PALETTE) else "--"

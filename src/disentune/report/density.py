@@ -82,7 +82,7 @@ def _asked(scores: RunScores, spec: Density) -> tuple[list[str | None], pd.DataF
 
 
 def _key(scores: RunScores, named: str | None, side: str, taken: Iterable[str | None]) -> str | None:
-    """As named; else the usual one where it differs, else the next number that does."""
+    """The named key; else the usual one if it varies between trials, else the next numeric key that does."""
     others = [key for key in scores.design.keys if key in scores.numbers and key not in taken]
     usual = [key for key in (USUAL[side],) if key in others]
     reserved = set(USUAL.values()) - {USUAL[side]}
@@ -101,7 +101,7 @@ def _cells(scores: RunScores, keys: list[str | None], trials: pd.DataFrame) -> t
 
 
 def _cell(scores: RunScores, trials: pd.DataFrame) -> _Cell | None:
-    """None when no trial of it has such pictures."""
+    """One panel; None if none of its trials has such pictures."""
     planes = {trial_id: plane for trial_id in trials["trial_id"] if (plane := _plane(scores, trial_id)) is not None}
     ranked = trials[trials["trial_id"].isin(planes)].sort_values(["value", "trial_id"], kind="stable")
     if ranked.empty:
@@ -111,7 +111,7 @@ def _cell(scores: RunScores, trials: pd.DataFrame) -> _Cell | None:
 
 
 def _plane(scores: RunScores, trial_id: str) -> Plane | None:
-    """Of the trial's newest pictures."""
+    """The plane in the trial's newest pictures."""
     folder = scores.results.run.trial(trial_id)
     steps = folder.picture_steps()
     data = folder.read_pictures(max(steps)) if steps else None

@@ -23,7 +23,7 @@ FRAMES, FRAME = 7, 0.55
 """Number of images in a traversal, and inches of an image."""
 MOST_ROWS = 24
 POINTS = 1000
-"""Of a curve."""
+"""Points of a curve."""
 
 Row = Mapping[str, np.ndarray]
 """Matrices by column name."""

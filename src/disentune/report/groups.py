@@ -415,7 +415,7 @@ def counted(scores: RunScores, trials: pd.DataFrame) -> str:
 
 
 def mixture(layout: Layout, trials: pd.DataFrame) -> str:
-    """In what the trials of a group differ, so that readers know what the spread means."""
+    """The keys in which the trials of a group differ, so that readers know what the spread means."""
     if layout.mixed:
         return f"Trials of one colour also differ in {listed(layout.mixed)}, so no mean of them is drawn."
     if layout.averaged:

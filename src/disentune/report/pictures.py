@@ -19,7 +19,7 @@ from disentune.runs.trial_folder import FINISHED, TrialFolder
 from disentune.spec import figures
 
 WIDTH = 8.0
-"""In inches, like all sizes below."""
+"""Inches, like all sizes below."""
 IMAGE, PANEL, PLANE = 0.38, 0.66, 1.4
 LABELS, HEADING, LINE, SPACE = 0.72, 0.24, 0.17, 0.22
 """Space for row names on the left, for a heading, for a line of a title, and between parts."""

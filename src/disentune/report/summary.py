@@ -366,7 +366,7 @@ def _draw_curve(axes: Axes, rows: pd.DataFrame, curve: Curve, each: bool) -> lis
 
 
 def _shared_mean(rows: pd.DataFrame, metric: Hashable) -> pd.Series:
-    """By step, where every trial has a number: a mean over those that are left would jump where one ends."""
+    """The mean at each step that all trials have; otherwise it would jump where one trial ends."""
     found = rows.groupby("step")[metric].agg(["mean", "size"])
     return found["mean"][found["size"] == rows["trial_id"].nunique()]
 

@@ -80,7 +80,7 @@ def check(trial_tree: Mapping[str, Any], planned: Mapping[str, Sequence[TrialCon
 
 
 def params_of(tree: Mapping[str, Any]) -> Params | None:
-    """Of a trial's data set if it is manipulated; ConfigError when they are wrong."""
+    """The parameters of a trial's manipulated data set; None for any other. Raises ConfigError if they are wrong."""
     section = tree.get("dataset")
     if not isinstance(section, Mapping) or section.get("name") != NAME:
         return None

@@ -249,7 +249,7 @@ def _as_onnx(part: nn.Module, given: Mapping[str, Tensor], outputs: tuple[str, .
 
 
 def _assert_same(part: nn.Module, given: Mapping[str, Tensor], data: bytes) -> None:
-    """Raises DataError if ONNX Runtime gives other numbers than torch."""
+    """Raises DataError if the output of ONNX Runtime differs from that of torch."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -261,7 +261,7 @@ def _assert_same(part: nn.Module, given: Mapping[str, Tensor], data: bytes) -> N
     for ours, theirs in zip(_each(expected), found, strict=True):
         difference = (ours - torch.from_numpy(theirs)).abs().max() / max(1.0, float(ours.abs().max()))
         if not difference <= TOLERANCE:
-            raise DataError(f"ONNX Runtime gives other numbers than torch (by {float(difference):.2g})")
+            raise DataError(f"the output of ONNX Runtime differs from that of torch by {float(difference):.2g}")
 
 
 def _each(outputs: Tensor | tuple[Tensor, ...]) -> Iterator[Tensor]:

@@ -134,7 +134,7 @@ def _of_parquet(run: Run) -> list[Damage]:
     wanted = {tables.as_parquet(tables.read(run)), tables.as_parquet(tables.read(run, scored=False))}
     if data in wanted or _written_again(data) in wanted:
         return []
-    text = f"{shown(path)} does not have the table that the rows give"
+    text = f"{shown(path)} does not match the rows"
     return [Damage(text, f"{shown(path)} written again", lambda: tables.write_parquet(tables.read(run)))]
 
 

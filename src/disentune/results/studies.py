@@ -67,7 +67,7 @@ def _filled_arm(sweep: SweepFile, arm: str, runs: Mapping[str, Run]) -> dict[str
 
 
 def _sections(sweep: SweepFile, arm: str, runs: Mapping[str, Run]) -> dict[str, Section]:
-    """By the section of each point as it is asked for."""
+    """The resolved data set of each point, by the section as the sweep writes it."""
     _assert_listed(sweep, arm)
     found: dict[str, Section] = {}
     for flat in space.arm_points(sweep, arm):
@@ -80,7 +80,7 @@ def _sections(sweep: SweepFile, arm: str, runs: Mapping[str, Run]) -> dict[str, 
 
 
 def _section(flat: space.Flat, runs: Mapping[str, Run]) -> Section:
-    """Of a point whose data set is as it is asked for, unless it waits for donors."""
+    """The data set of a point: as the sweep writes it, or made from the donors that it names."""
     config = space.trial_config(flat, 0)
     asked: Section = nested(flat)[SECTION]
     return donors.resolve(config.tree(), runs)[SECTION] if config.awaits_donors else asked

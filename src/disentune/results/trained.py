@@ -141,12 +141,12 @@ class TrainedModel:
 
     def _checked_images(self, images: Any) -> Tensor:
         """Raises DataError with one sentence for a wrong type, shape or range."""
-        x, what = _tensor(images, "images"), "points" if self.takes_points else "images"
+        x = _tensor(images, "images")
         if x.shape[1:] != self.shape:
             raise DataError(f"images: must have the shape (n, {_listed(self.shape)}), got ({_listed(x.shape)})"
                             f"{self._hint(x)}")  # fmt: skip
         if not len(x):
-            raise DataError(f"images: must hold at least one of the {what}, got an empty array")
+            raise DataError("images: must have at least one row, got an empty array")
         if self.takes_points:
             return _finite(x, "images").float()
         if x.dtype == torch.uint8:
@@ -201,7 +201,7 @@ def _tensor(given: Any, name: str) -> Tensor:
     if isinstance(given, Tensor):
         return given.detach()
     if not isinstance(given, np.ndarray):
-        raise DataError(f"{name}: must be an array of NumPy or a tensor of torch, got {type(given).__name__}")
+        raise DataError(f"{name}: must be a NumPy array or a torch tensor, got {type(given).__name__}")
     try:
         return torch.from_numpy(np.ascontiguousarray(given))
     except TypeError:

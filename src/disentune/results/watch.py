@@ -65,7 +65,7 @@ class Seen:
     point: Mapping[str, Any]
     """The values of the keys that its arms search over, at its last row."""
     cut: bool = False
-    """As in `results.Record`."""
+    """Whether it trained less than a finished trial, as in `results.Record`."""
 
     @property
     def ended(self) -> bool:
@@ -106,7 +106,7 @@ class Snapshot:
     ended_an_hour: float | None
     left_s: float | None
     share: float
-    """Of all steps, those that have been trained; the steps of trials that a scheduler may stop are estimated."""
+    """Share of all steps that has been trained; the steps of trials that a scheduler may stop are estimated."""
     notes: tuple[str, ...]
     """What could not be read."""
     selection: Selection | None = None

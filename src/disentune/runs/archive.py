@@ -343,7 +343,7 @@ def _restore(stream: _Compressed, run: Run, entries: list[Entry], say: Say) -> N
         say("restoring files", done, len(entries))
         info = stream.header()
         if (info.name, info.size) != (entry.name, entry.size):
-            raise stream.damage(f"{info.name!r:.100} stands where {entry.name} should be")
+            raise stream.damage(f"{info.name!r:.100} is in the place of {entry.name}")
         if entry.name == SWEEP or isinstance(run.path, RemotePath):
             data = b"".join(_checked(stream, entry))
             if entry.name == SWEEP:

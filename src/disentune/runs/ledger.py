@@ -232,7 +232,7 @@ class Run:
         return self.path / "stages.yaml"
 
     def record_stages(self, asked: SweepFile, donors: Mapping[str, Any]) -> None:
-        """In one file, so that the two always belong together."""
+        """Writes both to one file, so that they always belong together."""
         data = documents.dumped({"asked": asked.resolved(), "donors": donors})
         if read_if_there(self.stages_path) != data:
             write_atomically(self.stages_path, data)
@@ -483,7 +483,7 @@ def find_run(text: str, storage: "str | Place" = DEFAULT_STORAGE) -> Run:
     listed = (
         f" Known in {where}: {', '.join(known)}"
         if known
-        else f" {where} has no runs yet; start one with: disentune run SWEEP"
+        else f" There are no runs in '{where}' yet; start one with: disentune run SWEEP"
     )
     raise ConfigError(f"no run '{text}'.{did_you_mean(text, known)}{listed}")
 

@@ -1,8 +1,8 @@
 """A segment: one stretch of a trial, from its newest checkpoint to a given step. Independent of Ray.
 
 Rows are written before the checkpoint that follows them, so no row before a checkpoint is missing unless the file was
-truncated; then the trial starts from a checkpoint before the first missing row. Rows that are computed again are equal
-to the bit and are skipped. Pictures of a step are written before its row.
+truncated; then the trial starts from a checkpoint before the first missing row. Rows that are computed again are bit
+for bit equal and are skipped. Pictures of a step are written before its row.
 
 Errors in the trial's own code are recorded here, and this module decides whether the trial continues. Errors of the
 storage or the cluster are raised, and the driver handles them.
@@ -46,7 +46,7 @@ WORDS: Mapping[Cause, str] = {
     "memory": "ran out of memory",
     "lost": "lost its worker",
     "node": "lost its node",
-    "preempted": "left a node that is being taken away",
+    "preempted": "left a node that is being reclaimed",
     "hang": "hung",
     "storage": "could not use the storage",
 }

@@ -131,7 +131,7 @@ def progress(asked: SweepPoints, run: Run, retry_failed: bool, say: space.Say) -
 
 
 def _assert_no_others(asked: SweepPoints, run: Run) -> None:
-    """Of a model-based search only the plan can tell."""
+    """For a model-based search, only the plan can tell."""
     ids = {point.config.id for point in asked.points}
     others = [folder for folder in run.known_trials(CONFIG).values() if folder.id not in ids]
     if ids and others:
@@ -145,7 +145,7 @@ def _assert_no_others(asked: SweepPoints, run: Run) -> None:
 
 
 def failure(stage: Progress, study: Run) -> str:
-    """Why a study cannot go on, with the trials that failed and the command that retries them."""
+    """Why a study cannot continue, with the trials that failed and the command that retries them."""
     assert stage.plan is not None
     ids = ", ".join(stage.failed[:5]) + (f" and {len(stage.failed) - 5} more" if len(stage.failed) > 5 else "")
     return (
@@ -202,7 +202,7 @@ def _changed_need(key: str, then: SweepFile | None, now: SweepFile | None) -> st
 
 
 def _configs(sweep: SweepFile) -> dict[str, TrialConfig]:
-    """Of a model-based search the corners of its arms."""
+    """Configs by id; for a model-based search, the corners of its arms."""
     asked = space.check(sweep)
     return {config.id: config for config in [p.config for p in asked.points] or [c for _, c in asked.unseeded]}
 

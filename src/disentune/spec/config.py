@@ -66,7 +66,8 @@ class TrainingParams(Frozen):
         False, description="torch.compile the networks; changes the last bits, worthwhile from about 5000 steps"
     )
     optimiser: OptimiserParams = added(
-        OptimiserParams(), description="of Adam: betas [0.9, 0.999], amsgrad false, weight_decay 0 (an L2 penalty)"
+        OptimiserParams(),
+        description="options of Adam: betas [0.9, 0.999], amsgrad false, weight_decay 0 (an L2 penalty)",
     )
     replacement: bool = added(
         True, description="draw the images of a batch independently; false: distinct images, so a batch can be the "
@@ -74,8 +75,8 @@ class TrainingParams(Frozen):
     )  # fmt: skip
     precision: Literal["float32", "tf32", "bfloat16"] = added(
         "float32",
-        description="of the networks in a training step: tf32 shortens what cuda multiplies to 10 bits, bfloat16 "
-        "computes in 16 bits; weights, losses and evaluations stay in float32",
+        description="precision of the networks in a training step: tf32 rounds the inputs of matrix products on cuda "
+        "to 10 bits of mantissa, bfloat16 computes in 16 bits; weights, losses and evaluations stay in float32",
     )
 
 
@@ -664,10 +665,10 @@ def _refused_metrics(metrics: tuple[Scored, ...], dataset: Named | None) -> Iter
     lacking = dataset.plugin.lacks(dataset.params) if dataset else ""
     wrong = dict.fromkeys(one.metric.name for one in metrics if lacking and _needs(one.metric.plugin, lacking))
     if wrong and dataset:
-        names, do = ", ".join(f"'{name}'" for name in wrong), "does" if len(wrong) == 1 else "do"
+        names, needs = ", ".join(f"'{name}'" for name in wrong), "needs" if len(wrong) == 1 else "need"
         others = ", ".join(metric.name for metric in METRICS if not _needs(metric, lacking))
         what = "known factors" if lacking == "factors" else "all combinations of the factors"
-        yield Mistake("evaluation.metrics", f"{names} {do} not work without {what}, and the data set "
+        yield Mistake("evaluation.metrics", f"{names} {needs} {what}, but the data set "
                       f"'{dataset.name}' {LACKING[lacking]}; use instead: {others}")  # fmt: skip
 
 

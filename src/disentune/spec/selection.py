@@ -6,6 +6,7 @@ have trained can also be filtered by metrics: `active_units >= 6`.
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,9 @@ from disentune.spec.config import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, fla
 from disentune.spec.pixels import Pixels
 
 EXAMPLE = "framework.name == 'beta_vae' and seed < 2"
+ASSIGNMENT = re.compile(r"(?<![=!<>])=(?!=)")
 LONGEST = 1000
-"""In characters; this also keeps the nesting far below Python's limit."""
+"""Characters of an expression, which also keeps its nesting far below Python's limit."""
 WORDS = {"true": True, "false": False, "null": None}
 ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
@@ -114,6 +116,8 @@ def _parsed(expression: str) -> ast.expr:
         return ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
+        if ASSIGNMENT.search(expression):
+            reason = "write == to compare"
         raise _refused(expression, f"cannot be read ({reason}); write for example: {EXAMPLE}") from None
 
 

@@ -505,8 +505,8 @@ def parse_sweep(path: Place, overrides: Iterable[str] = (), above: Sequence[Path
         raise ConfigError(f"{document.file} must be a mapping with at least `trial` or `arms`")
     if document.value and all(str(key).split(".")[0] in SECTIONS for key in document.value):
         raise ConfigError(
-            f"{document.file} has only keys of trials, as a search space has. In a sweep such keys are below `trial:` "
-            f"or an arm, and `search_space: {path.stem}` in an arm adds a file of search_spaces/"
+            f"{document.file} is a search space, not a sweep: it has only keys of trials. In a sweep, put such keys "
+            f"below `trial:` or into an arm; `search_space: {path.stem}` in an arm includes a file of search_spaces/"
         )
     given = overrides_by_key(overrides)
     trial = {key: value for key, value in given.items() if key.split(".")[0] in SECTIONS}

@@ -59,7 +59,7 @@ def connection(
     has_key = api_key(url, environment) is not None
     if mode == "online" and not has_key:
         where = without_password(url)
-        raise ConfigError(f"wandb.mode: online needs a key for {where}, and none is configured; {HOW_TO_LOG_IN}")
+        raise ConfigError(f"sending to W&B needs a key for {where}, and none is configured; {HOW_TO_LOG_IN}")
     return Connection(
         online=has_key and mode != "offline",
         url=url,

@@ -34,7 +34,9 @@ def check(path: Path, sweep: Path | None = None) -> Checked:
     if ours:
         return _checked(source, *_kubernetes(source, ours), sweep, f"kubectl apply -f {path}")
     if len(documents) > 1 or "provider" not in documents[0].value:
-        raise ConfigError(f"{path} is not a cluster file: it needs `provider:` or `kind:` {' or '.join(kuberay.KINDS)}")
+        raise ConfigError(
+            f"{path} is not a cluster file: it needs `provider:`, or `kind:` with {' or '.join(kuberay.KINDS)}"
+        )
     cluster, findings = _launched(source, documents[0])
     return _checked(source, [cluster], findings, sweep, launcher.next_command(cluster))
 

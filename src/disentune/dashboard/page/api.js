@@ -26,7 +26,7 @@ export const get = async (name, params, signal) => {
     answer = await fetch(address(name, params), { signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    showLink("lost", "server ended");
+    showLink("lost", "server stopped");
     throw new Error("The server does not answer. Start it again with: disentune dashboard");
   }
   showLink("live", "live");

@@ -59,7 +59,7 @@ export const figuresPanel = (run, signal) => {
     const box = h("input", { type: "checkbox", onchange: (event) => { onlyChosen = event.target.checked; draw(); } });
     box.checked = onlyChosen;
     const chosen = ofRun(run).length ? h("label", { class: "check" }, box, `only the ${ofRun(run).length} chosen trials`) : null;
-    choices.replaceChildren(...fields, ...(chosen ? [chosen] : []), h("button", { type: "button", text: "Redraw", title: "With the rows of now", onclick: draw }));
+    choices.replaceChildren(...fields, ...(chosen ? [chosen] : []), h("button", { type: "button", text: "Redraw", title: "Draw the current rows", onclick: draw }));
   };
 
   const pick = (one, button) => {

@@ -99,7 +99,7 @@ const aboutPanel = (run, signal) => {
   const element = h("section", { class: "card" }, h("p", { class: "hint", text: "Reading …" }));
   const open = async () => {
     const { facts, commands } = await get("environment", { run }, signal);
-    element.replaceChildren(h("h2", { text: "Where and with what" }), h("dl", { class: "facts" }, Object.entries(facts).map(([key, value]) => h("div", {}, h("dt", { text: key }), h("dd", { text: value })))),
+    element.replaceChildren(h("h2", { text: "Made with" }), h("dl", { class: "facts" }, Object.entries(facts).map(([key, value]) => h("div", {}, h("dt", { text: key }), h("dd", { text: value })))),
       h("h2", { text: "From the command line" }), h("ul", { class: "plain-list" }, commands.map((text) => h("li", {}, h("code", { text })))));
   };
   return { element, open };

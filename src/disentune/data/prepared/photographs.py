@@ -15,9 +15,9 @@ from disentune.data.prepared.resizing import Filter, resized
 from disentune.errors import DataError
 
 FORMATS = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".bmp": "BMP"}
-"""By the end of a file's name; anything else is no image of the data set."""
+"""Files with another ending are not images of the data set."""
 LARGEST = 64 << 20
-"""Bytes of a file: a few bytes of an archive can stand for more than any memory holds."""
+"""Bytes of a file, because a small archive can unpack to more than fits in memory."""
 TOGETHER = 256
 """Images that are handed on at a time."""
 

@@ -150,7 +150,7 @@ def _size_and_time(path: Path) -> tuple[int, int]:
 
 
 def _hash_of(path: Path) -> str:
-    """Of a folder: of the names and hashes of all files below it."""
+    """The hash of a file; for a folder, the hash of the names and hashes of all files below it."""
     if path.is_dir():
         files = sorted(one for one in path.rglob("*") if one.is_file())
         listed = [[one.relative_to(path).as_posix(), _hash_of(one)] for one in files]
