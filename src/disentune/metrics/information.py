@@ -22,6 +22,12 @@ def _binned(code: np.ndarray, bins: int) -> np.ndarray:
     return np.searchsorted(edges[1:-1], code, side="right")
 
 
+def equal_counts(code: np.ndarray, bins: int) -> np.ndarray:
+    """Bin of each value (n,), 0 to bins - 1, with about as many rows in each; equal values stay in one bin."""
+    edges = np.sort(code)[np.arange(1, bins) * len(code) // bins]
+    return np.searchsorted(edges, code, side="right")
+
+
 def counts(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Joint counts of each code's bins and each factor's labels, (d, k, bins, labels), by one histogram."""
     shape = (bins.shape[1], labels.shape[1], int(bins.max()) + 1, int(labels.max()) + 1)
