@@ -219,6 +219,8 @@ def folder_of_images(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, A
 
 # ---- Falcor3D and Isaac3D
 
+TWICE = 2
+"""Values of each factor where every factor must move; the smaller grids below are enough for the files themselves."""
 ROOMS = {"lighting_intensity": 2, "lighting_x": 3, "lighting_y": 2, "lighting_z": 1, "camera_x": 2, "camera_y": 1,
          "camera_z": 3}  # fmt: skip
 KITCHENS = {"object_shape": 2, "robot_x": 3, "robot_y": 1, "camera_height": 2, "object_scale": 1,
@@ -248,14 +250,14 @@ def write_zip(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def small_falcor3d(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setattr(falcor3d, "FACTORS", ROOMS)
-    write_zip(root / falcor3d.FILE.name, scene_files("Falcor3D", falcor3d.LABELS, ROOMS))
+    monkeypatch.setattr(falcor3d, "FACTORS", sizes := dict.fromkeys(ROOMS, TWICE))
+    write_zip(root / falcor3d.FILE.name, scene_files("Falcor3D", falcor3d.LABELS, sizes))
     return {}
 
 
 def small_isaac3d(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setattr(isaac3d, "FACTORS", KITCHENS)
-    write_zip(root / isaac3d.FILE.name, scene_files("Isaac3D", isaac3d.LABELS, KITCHENS))
+    monkeypatch.setattr(isaac3d, "FACTORS", sizes := dict.fromkeys(KITCHENS, TWICE))
+    write_zip(root / isaac3d.FILE.name, scene_files("Isaac3D", isaac3d.LABELS, sizes))
     return {}
 
 
