@@ -11,7 +11,7 @@ from sklearn.metrics import log_loss, mutual_info_score
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from disentune.metrics import METRICS, scored
-from disentune.metrics.info_mec import active, explicitness, informative, preference
+from disentune.metrics.info_mec import active, explicitness, informative, preference, ranked
 from disentune.metrics.information import equal_counts
 from disentune.metrics.table import table_of
 from metric_examples import GRID, factors_of, known_codes, noisy
@@ -166,6 +166,12 @@ def test_codes_are_discrete_if_every_one_repeats_its_values():
         numbers = scored(metric, table, 0, metric.params()).numbers
         assert numbers == scored(metric, table, 0, metric.params(codes=kind)).numbers
     assert mec(GRID, codes="continuous") == pytest.approx([1, 1, 1, 3], abs=0.02)
+
+
+def test_values_of_a_discrete_code_that_only_rounding_separates_are_equal():
+    rounded = GRID / 3 + np.random.default_rng(0).choice([0, 1e-16], size=GRID.shape)
+    assert mec(rounded) == pytest.approx(mec(GRID))
+    assert ranked(np.array([[0.3, 0.1, 0.1 + 2**-56, 0.2], [1, 1, 1, 1]]).T).T.tolist() == [[2, 0, 0, 1], [0] * 4]
 
 
 def test_what_each_code_knows_and_which_are_active_is_kept():

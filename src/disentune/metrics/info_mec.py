@@ -7,7 +7,7 @@ and a factor of which no active code has information counts as 0.
 """
 
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -21,6 +21,8 @@ from disentune.plugin import Count, Frozen, Metric, Table
 KEYS = ("info_mec_modularity", "info_mec_compactness", "info_mec_explicitness", "info_mec_active")
 GUARD_BINS = 20
 """Bins with equal numbers of rows, in which continuous codes are compared with shuffled ones."""
+NEARLY_EQUAL = 1e-9
+"""Values of a discrete code that differ by less than this share of its range are equal, up to rounding."""
 SMALLEST = 1e-6
 """Deviation of the root of an information below which it counts as constant, up to rounding."""
 
@@ -110,40 +112,66 @@ def _log_loss(inputs: Any, labels: np.ndarray, iterations: int) -> float:
 # ---- the score
 
 
+class Shared(NamedTuple):
+    """What codes share with factors that have two or more values."""
+
+    information: np.ndarray
+    """(d, k): mutual information over the factor's entropy."""
+    told: np.ndarray
+    """(d, k): whether it is more than chance."""
+
+
 def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, Any]:
     """Factors with one value are left out; 0 if there are no others, or if no code is active."""
     rows = rows_drawn(len(table.codes), params.samples, rng)
-    codes, labels = table.codes[rows], table.factors[rows]
-    varied = np.ptp(labels, axis=0) > 0
-    shares, live = np.zeros((codes.shape[1], labels.shape[1])), np.zeros(codes.shape[1], bool)
+    codes, factors = table.codes[rows], table.factors[rows]
+    varied = np.ptp(factors, axis=0) > 0
+    every, live = np.zeros((codes.shape[1], factors.shape[1])), np.zeros(codes.shape[1], bool)
     if not varied.any():
-        return {**dict.fromkeys(KEYS, 0.0), "info_mec_information": shares, "info_mec_kept": live}
-    labels = np.stack([np.unique(column, return_inverse=True)[1] for column in labels[:, varied].T], axis=1)
-    discrete = _is_discrete(codes, params.codes)
-    bins = _values(codes) if discrete else np.stack([equal_counts(code, GUARD_BINS) for code in codes.T], axis=1)
-    found = mutual_information(bins, labels) if discrete else nearest_information(codes, labels, params.neighbours, rng)
-    shares[:, varied] = found / entropies(labels)
-    told = informative(bins, labels, params.shuffles, rng) if params.shuffles else np.ones(found.shape, bool)
-    live = active(codes, discrete, params.least_range) & told.any(axis=1)
-    kept = shares[live][:, varied]
+        return {**dict.fromkeys(KEYS, 0.0), "info_mec_information": every, "info_mec_kept": live}
+    labels, values = ranked(factors[:, varied]), ranked(codes)
+    discrete = params.codes == "discrete" or (params.codes == "auto" and bool((values < len(codes) // 2).all()))
+    shared = _shared(values if discrete else codes, labels, discrete, params, rng)
+    every[:, varied] = shared.information
+    live = active(codes, discrete, params.least_range) & shared.told.any(axis=1)
     numbers = (
-        preference(kept).mean() if live.any() else 0.0,
-        (preference(kept.T) * told[live].any(axis=0)).mean() if live.any() else 0.0,
-        explicitness(codes, labels, discrete, params.iterations),
+        *_modularity_and_compactness(shared.information[live], shared.told[live]),
+        explicitness(values if discrete else codes, labels, discrete, params.iterations),
         live.sum(),
     )
-    return {**dict(zip(KEYS, numbers, strict=True)), "info_mec_information": shares, "info_mec_kept": live}
+    return {**dict(zip(KEYS, numbers, strict=True)), "info_mec_information": every, "info_mec_kept": live}
 
 
-def _is_discrete(codes: np.ndarray, kind: Literal["auto", "continuous", "discrete"]) -> bool:
-    if kind != "auto":
-        return kind == "discrete"
-    return all(len(np.unique(code)) <= len(code) // 2 for code in codes.T)
+def _shared(codes: np.ndarray, labels: np.ndarray, discrete: bool, params: Params, rng: np.random.Generator) -> Shared:
+    """`codes` are those of nearest neighbours, or the numbers of discrete values."""
+    if discrete:
+        bins, found = codes, mutual_information(codes, labels)
+    else:
+        bins = np.stack([equal_counts(code, GUARD_BINS) for code in codes.T], axis=1)
+        found = nearest_information(codes, labels, params.neighbours, rng)
+    told = informative(bins, labels, params.shuffles, rng) if params.shuffles else np.ones(found.shape, bool)
+    return Shared(found / entropies(labels), told)
 
 
-def _values(codes: np.ndarray) -> np.ndarray:
-    """The number of each value of a code among those of the code, (n, d)."""
-    return np.stack([np.unique(code, return_inverse=True)[1] for code in codes.T], axis=1)
+def _modularity_and_compactness(information: np.ndarray, told: np.ndarray) -> tuple[float, float]:
+    """Of the active codes, (d, k)."""
+    if not len(information):
+        return 0.0, 0.0
+    compact = preference(information.T) * told.any(axis=0)
+    return float(preference(information).mean()), float(compact.mean())
+
+
+def ranked(columns: np.ndarray) -> np.ndarray:
+    """The rank of each value among the different values of its column, from 0, (n, d)."""
+    return np.stack([_ranked(column) for column in columns.T], axis=1)
+
+
+def _ranked(column: np.ndarray) -> np.ndarray:
+    order = np.argsort(column)
+    gaps = np.diff(column[order], prepend=column[order[0]])
+    ranks = np.empty(len(column), np.int64)
+    ranks[order] = np.cumsum(gaps > NEARLY_EQUAL * np.ptp(column))
+    return ranks
 
 
 METRIC = Metric(

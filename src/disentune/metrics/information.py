@@ -23,9 +23,17 @@ def _binned(code: np.ndarray, bins: int) -> np.ndarray:
 
 
 def equal_counts(code: np.ndarray, bins: int) -> np.ndarray:
-    """Bin of each value (n,), 0 to bins - 1, with about as many rows in each; equal values stay in one bin."""
-    edges = np.sort(code)[np.arange(1, bins) * len(code) // bins]
-    return np.searchsorted(edges, code, side="right")
+    """Bin of each value (n,), 0 to bins - 1, with as many rows in each as equal values, which stay together, allow.
+
+    Each cut is the one between two values that is nearest to where equal numbers of rows would be cut.
+    """
+    ranked = np.sort(code)
+    places = np.concatenate([[0], np.flatnonzero(ranked[1:] > ranked[:-1]) + 1, [len(code)]])
+    wanted = np.arange(1, bins) * len(code) / bins
+    above = np.searchsorted(places, wanted)
+    nearer_below = wanted - places[above - 1] <= places[above] - wanted
+    cuts = np.where(nearer_below, places[above - 1], places[above])
+    return np.searchsorted(cuts, np.searchsorted(ranked, code), side="right")
 
 
 def counts(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
