@@ -164,8 +164,8 @@ def test_codes_are_discrete_if_every_one_repeats_its_values():
     for codes, kind in ((GRID, "discrete"), (half, "continuous"), (MORE["noisy"], "continuous")):
         table = table_of(codes, GRID)
         numbers = scored(metric, table, 0, metric.params()).numbers
-        assert numbers == scored(metric, table, 0, metric.params(codes=kind)).numbers
-    assert mec(GRID, codes="continuous") == pytest.approx([1, 1, 1, 3], abs=0.02)
+        assert numbers == scored(metric, table, 0, metric.params(kind=kind)).numbers
+    assert mec(GRID, kind="continuous") == pytest.approx([1, 1, 1, 3], abs=0.02)
 
 
 def test_values_of_a_discrete_code_that_only_rounding_separates_are_equal():

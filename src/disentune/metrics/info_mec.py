@@ -31,9 +31,9 @@ class Params(Frozen):
     """Rows of the table to use, how codes are treated, and which of them are active."""
 
     samples: Count = Field(10_000, ge=2, description="rows of the table to use")
-    codes: Literal["auto", "continuous", "discrete"] = Field(
+    kind: Literal["auto", "continuous", "discrete"] = Field(
         "auto",
-        description="discrete: quantised codes, information from frequencies; continuous: from nearest neighbours; "
+        description="of codes; discrete: quantised, information from frequencies; continuous: from nearest neighbours; "
         "auto: discrete if the values of every code occur twice on average",
     )
     shuffles: Count = Field(
@@ -130,7 +130,7 @@ def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, A
     if not varied.any():
         return {**dict.fromkeys(KEYS, 0.0), "info_mec_information": every, "info_mec_kept": live}
     labels, values = ranked(factors[:, varied]), ranked(codes)
-    discrete = params.codes == "discrete" or (params.codes == "auto" and bool((values < len(codes) // 2).all()))
+    discrete = params.kind == "discrete" or (params.kind == "auto" and bool((values < len(codes) // 2).all()))
     shared = _shared(values if discrete else codes, labels, discrete, params, rng)
     every[:, varied] = shared.information
     live = active(codes, discrete, params.least_range) & shared.told.any(axis=1)
