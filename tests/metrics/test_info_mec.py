@@ -12,7 +12,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from disentune.metrics import METRICS, scored
 from disentune.metrics.info_mec import active, explicitness, informative, preference, ranked
-from disentune.metrics.information import equal_counts
+from disentune.metrics.information import entropies, equal_counts
+from disentune.metrics.neighbours import nearest_information
 from disentune.metrics.table import table_of
 from metric_examples import GRID, factors_of, known_codes, noisy
 
@@ -97,6 +98,20 @@ def test_equal_codes_share_their_factor():
 
 def test_a_code_of_two_factors_is_half_of_each():
     assert mec(CODES["merged"])[0] == pytest.approx(((1 / 2 + 1) / 2 - 1 / 3) / (2 / 3))
+
+
+@pytest.mark.parametrize(
+    ("rows", "seed", "modularity"),
+    [(1000, 0, 0.434), (1000, 1, 0.661), (1000, 2, 0.452), (10_000, 0, 0.643), (10_000, 1, 0.527), (10_000, 2, 0.426)],
+)
+def test_ten_codes_of_noise_score_anything_as_published(rows, seed, modularity):
+    """Factor sizes of 3D Shapes. A code of which all estimates are 0 is NaN as published, and was left out there."""
+    rng = np.random.default_rng(seed)
+    factors = np.stack([rng.integers(0, size, rows) for size in (10, 10, 10, 8, 4, 15)], axis=1)
+    information = nearest_information(rng.normal(size=(rows, 10)), factors, 10, rng) / entropies(factors)
+    known = information.any(axis=1)
+    assert preference(information)[known].mean() == pytest.approx(modularity, abs=6e-4)
+    assert known.sum() == (9 if (rows, seed) == (10_000, 2) else 10)
 
 
 # ---- the guard
