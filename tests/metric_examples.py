@@ -7,6 +7,7 @@ import numpy as np
 SIZES = (4, 3, 5)
 
 ARTIFICIAL_SCALE = {
+    "fos",
     "gaussian_wasserstein",
     "active_units",
     "kl_per_latent",
@@ -21,6 +22,10 @@ ARTIFICIAL_SCALE = {
 CENTRED = {"hoyer"}
 """Metrics that change when a number is added to all codes."""
 UNBOUNDED = {
+    "dci_es",
+    "dmig",
+    "fos",
+    "info_mec",
     "gaussian_total_correlation",
     "gaussian_wasserstein",
     "mutual_information",
@@ -39,11 +44,13 @@ UNBOUNDED = {
 
 MOVED = {"downstream": 0.06}
 """How far shift and scale of codes move a score, beyond rounding: a regression on ten rows feels its penalty."""
-DRAWN = {"kl_decomposition": 0.25, "posterior_overlap": 0.1, "prior_divergence": 1.0}
+DRAWN = {"dci_es": 0.1, "kl_decomposition": 0.25, "posterior_overlap": 0.1, "prior_divergence": 1.0}
 """How far a score moves with its own draws: 480 codes of three latents, whose log-densities have a deviation of 1.2.
 Those of `prior_divergence` (13 nats) have a deviation of 24, as most draws from the prior lie far from all codes: two
-means of 10,000 draws differ by 0.35 (one deviation). `test_prior_divergence.py` states the same without draws."""
+means of 10,000 draws differ by 0.35 (one deviation). `test_prior_divergence.py` states the same without draws. The
+twenty trees of `dci_es` draw the codes that a split may use."""
 SMALLER = {
+    "dci_es": {"trees": 20, "depths": [1, 4, 16]},
     "prior_divergence": {"draws": 10_000},
     "prior_log_density": {"draws": 400},
     "downstream": {"train": 150, "test": 100},
@@ -52,6 +59,24 @@ SMALLER = {
     "jacobian_orthogonality": {"threshold": 1.0},
 }
 """Params for tables of a few hundred rows, or of enough draws."""
+
+
+GRID = np.tile(np.stack([axis.ravel() for axis in np.meshgrid(*map(np.arange, SIZES), indexing="ij")], axis=1), (10, 1))
+"""600 rows: every combination, ten times. Scores of the codes below were computed once with the released code, or
+without any of ours."""
+
+
+def known_codes():
+    """Codes of `GRID` whose scores can be worked out."""
+    first, second, third = GRID.T
+    return {
+        "exact": GRID,
+        "twice": np.hstack([GRID, GRID]),
+        "merged": np.stack([3 * first + second, third], axis=1),
+        "merged and constant": np.stack([3 * first + second, third, np.zeros_like(first)], axis=1),
+        "turned": np.stack([first + second, first - second, third], axis=1),
+        "halved": np.stack([first // 2, second, third], axis=1),
+    }
 
 
 def factors_of(repeats=8, sizes=SIZES, seed=0):

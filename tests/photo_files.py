@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from disentune.data import cars3d, celeba, fashion_mnist, smallnorb
+from disentune.data import cars3d, celeba, falcor3d, fashion_mnist, isaac3d, smallnorb
 
 ARCHIVE = "nips2015-analogy-data.tar.gz"
 CARS = {"elevation": 2, "azimuth": 3, "object_type": 12}
@@ -217,6 +217,50 @@ def folder_of_images(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, A
     return {"path": "own", "count": 60, "image_shape": [3, 16, 16]}
 
 
+# ---- Falcor3D and Isaac3D
+
+TWICE = 2
+"""Values of each factor where every factor must move; the smaller grids below are enough for the files themselves."""
+ROOMS = {"lighting_intensity": 2, "lighting_x": 3, "lighting_y": 2, "lighting_z": 1, "camera_x": 2, "camera_y": 1,
+         "camera_z": 3}  # fmt: skip
+KITCHENS = {"object_shape": 2, "robot_x": 3, "robot_y": 1, "camera_height": 2, "object_scale": 1,
+            "lighting_intensity": 2, "lighting_y": 1, "object_color": 1, "wall_color": 3}  # fmt: skip
+
+
+def scene_labels(sizes: Mapping[str, int]) -> np.ndarray:
+    """float64 (n, k): every combination, each factor spread evenly over [0, 1]."""
+    grid = np.array(list(product(*map(range, sizes.values()))), np.float64)
+    return grid / np.maximum(np.array([*sizes.values()]) - 1, 1)
+
+
+def scene_files(name: str, labels: str, sizes: Mapping[str, int]) -> dict[str, bytes]:
+    """The archive's files by name, with a shadow that macOS adds."""
+    values = scene_labels(sizes)
+    images = mosaics(len(values), 128, 3, seed=len(values))
+    file = io.BytesIO()
+    np.save(file, values)
+    files = {f"{name}_down128/images/{number:06d}.png": encoded(image, "PNG") for number, image in enumerate(images)}
+    return {f"__MACOSX/{name}_down128/._{labels}": b"Mac OS X", f"{name}_down128/{labels}": file.getvalue(), **files}
+
+
+def write_zip(path: Path, files: Mapping[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+
+
+def small_falcor3d(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(falcor3d, "FACTORS", sizes := dict.fromkeys(ROOMS, TWICE))
+    write_zip(root / falcor3d.FILE.name, scene_files("Falcor3D", falcor3d.LABELS, sizes))
+    return {}
+
+
+def small_isaac3d(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(isaac3d, "FACTORS", sizes := dict.fromkeys(KITCHENS, TWICE))
+    write_zip(root / isaac3d.FILE.name, scene_files("Isaac3D", isaac3d.LABELS, sizes))
+    return {}
+
+
 FILES: dict[str, Callable[[Path, pytest.MonkeyPatch], dict[str, Any]]] = {
     "cars3d": small_cars3d,
     "smallnorb": small_smallnorb,
@@ -224,5 +268,7 @@ FILES: dict[str, Callable[[Path, pytest.MonkeyPatch], dict[str, Any]]] = {
     "fashion_mnist": small_fashion_mnist,
     "celeba": small_celeba,
     "image_folder": folder_of_images,
+    "falcor3d": small_falcor3d,
+    "isaac3d": small_isaac3d,
 }
 """For each data set: makes it small, writes its files into the data root, and gives its parameters."""

@@ -15,6 +15,7 @@ from PIL import Image
 from disentune.data import (
     dsprites,
     mpi3d,
+    mpi3d_complex,
     mpi3d_real,
     mpi3d_realistic,
     mpi3d_toy,
@@ -131,12 +132,19 @@ def _shrunk_mpi3d(module: Any) -> Callable[[Path, pytest.MonkeyPatch], dict[str,
     return shrunk
 
 
+def shrunk_mpi3d_complex(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(mpi3d, "FACTORS", MPI3D)
+    np.savez_compressed(root / mpi3d_complex.FILE.name, images=coloured(MPI3D[4]))
+    return {}
+
+
 FILES: dict[str, Callable[[Path, pytest.MonkeyPatch], dict[str, Any]]] = {
     "dsprites": shrunk_dsprites,
     "color_dsprites": shrunk_dsprites,
     "noisy_dsprites": shrunk_dsprites,
     "scream_dsprites": shrunk_scream,
     "shapes3d": shrunk_shapes3d,
+    "mpi3d_complex": shrunk_mpi3d_complex,
     "mpi3d_toy": _shrunk_mpi3d(mpi3d_toy),
     "mpi3d_realistic": _shrunk_mpi3d(mpi3d_realistic),
     "mpi3d_real": _shrunk_mpi3d(mpi3d_real),

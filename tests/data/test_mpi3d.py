@@ -1,10 +1,10 @@
-"""The three MPI3D data sets from small files of the public format."""
+"""The MPI3D data sets from small files of the public format."""
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from disentune.data import mpi3d, mpi3d_real, mpi3d_realistic, mpi3d_toy
+from disentune.data import mpi3d, mpi3d_complex, mpi3d_real, mpi3d_realistic, mpi3d_toy
 from disentune.data.prepared.preparing import prepare
 from disentune.errors import DataError
 from disentune.plugin import Statistics
@@ -176,3 +176,39 @@ def test_a_file_cut_off_is_refused(root):
     (root / "mpi3d_real.npz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"mpi3d_real.npz: is not an NPZ file, or is truncated"):
         prepared("mpi3d_real")
+
+
+# ---- complex shapes
+
+
+def complex_prepared():
+    return prepare(*mpi3d_complex.DATASET.sources(mpi3d_complex.DATASET.params()))
+
+
+def test_complex_images_are_the_file_s_with_channels_first(root):
+    images = coloured(MPI3D[4])
+    np.savez(root / "real3d_complicated_shapes_ordered.npz", images=images)
+    data = mpi3d_complex.DATASET.open(mpi3d_complex.DATASET.params())
+    np.testing.assert_array_equal(data.images(np.arange(192)), images.transpose(0, 3, 1, 2))
+    assert data.factor_sizes == (2, 2, 2, 2, 2, 3, 2)
+    assert data.categorical == ("object_shape",)
+
+
+def test_the_complex_set_has_four_colours_and_shapes(monkeypatch):
+    """Six of each, as in the other sets, would label five in eight colours and half of the shapes wrongly."""
+    monkeypatch.undo()
+    params = mpi3d_complex.DATASET.params()
+    (source,) = mpi3d_complex.DATASET.sources(params)
+    assert mpi3d_complex.DATASET.factor_sizes(params) == (4, 4, 2, 3, 3, 40, 40)
+    assert (source.count, source.key, source.published) == (460_800, "mpi3d_complex", None)
+    assert source.command == "disentune data prepare mpi3d_complex"
+    assert source.files[0].name == "real3d_complicated_shapes_ordered.npz"
+    assert all("1Tp8eTdHxgUMtsZv5uAoYAbJR1BOa_OQm" in url for url in source.files[0].urls)
+
+
+def test_the_file_of_another_mpi3d_set_is_refused_as_the_complex_one(root):
+    np.savez(root / "real3d_complicated_shapes_ordered.npz", images=coloured(MPI3D[6]))
+    with pytest.raises(
+        DataError, match=r"must be \(192, 64, 64, 3\) .*disentune data prepare mpi3d_complex --from FILE"
+    ):
+        complex_prepared()

@@ -8,6 +8,7 @@ from sklearn.metrics import mutual_info_score
 from disentune.metrics import score
 from disentune.metrics.information import binned, entropies, mutual_information
 from disentune.metrics.mig import gap
+from metric_examples import GRID, known_codes
 
 
 def factors_of(sizes, n, seed=0):
@@ -36,6 +37,14 @@ def test_the_score_is_that_of_the_definition():
     value = score("mig", codes, factors)["mig"]
     assert value == pytest.approx(slow_mig(codes, factors), abs=1e-12)
     assert 0.1 < value < 0.9
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("exact", 1), ("twice", 0), ("merged and constant", 1), ("halved", 0.8333), ("turned", 0.3333)],
+)
+def test_known_codes_score_as_worked_out(name, value):
+    assert score("mig", known_codes()[name], GRID)["mig"] == pytest.approx(value, abs=5e-5)
 
 
 @pytest.mark.parametrize("bins", [2, 7])

@@ -46,3 +46,11 @@ def test_a_wrong_size_or_seed_is_a_config_error(wrong, words):
 
 def test_factors_may_be_true_or_false():
     assert score("mig", CODES, FACTORS > 1) == score("mig", CODES, (FACTORS > 1).astype(int))
+
+
+def test_codes_of_vectors_are_scored_by_their_first_components():
+    """As papers on tokens do, whose codes are vectors."""
+    rng = np.random.default_rng(0)
+    vectors = CODES[:, :, None] * rng.normal(size=(1, 2, 16)) + 0.01 * rng.normal(size=(600, 2, 16))
+    assert score("mig", vectors, FACTORS)["mig"] == pytest.approx(score("mig", CODES, FACTORS)["mig"], abs=0.02)
+    assert score("mcc", vectors, FACTORS)["mcc"] == pytest.approx(score("mcc", CODES, FACTORS)["mcc"], abs=0.01)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.decomposition import PCA
 
 from disentune.errors import DataError
-from disentune.metrics.table import rows_drawn, split, table_of
+from disentune.metrics.table import first_components, rows_drawn, split, table_of
 
 CODES, FACTORS = np.zeros((4, 2)), np.zeros((4, 3), int)
 
@@ -57,6 +58,57 @@ def test_images_are_as_far_apart_as_their_mean_squared_difference():
     images = np.array([[[0, 255]], [[255, 255]], [[0, 0]], [[3, 4]]], np.uint8)
     table = table_of(CODES, images=images)
     assert table.distance(np.array([0, 2]), np.array([1, 3])).tolist() == [255**2 / 2, 12.5]
+
+
+# ---- codes of vectors
+
+
+def vectors(rows=200, codes=3, size=5):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(rows, codes, size)) @ rng.normal(size=(size, size)) + rng.normal(size=size)
+
+
+def test_a_code_of_vectors_is_its_first_principal_component_as_in_scikit_learn():
+    expected = np.hstack([PCA(n_components=1).fit_transform(code) for code in vectors().transpose(1, 0, 2)])
+    found = table_of(vectors()).codes
+    assert found.shape == (200, 3)
+    for ours, theirs in zip(found.T, expected.T, strict=True):
+        assert min(np.abs(ours - theirs).max(), np.abs(ours + theirs).max()) < 1e-12
+
+
+def test_the_largest_entry_of_a_component_is_positive():
+    """So the sign depends on no library."""
+    line = np.arange(5.0)[:, None, None] * np.array([1.0, -3.0])
+    np.testing.assert_allclose(first_components(line)[:, 0], np.sqrt(10) * np.arange(2.0, -3.0, -1))
+    np.testing.assert_allclose(first_components(-line), -first_components(line))
+
+
+def test_vectors_of_one_number_are_that_number_about_its_mean():
+    codes = np.random.default_rng(0).normal(size=(50, 3))
+    np.testing.assert_allclose(first_components(codes[:, :, None]), codes - codes.mean(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e30])
+def test_the_scale_of_vectors_is_kept(scale):
+    np.testing.assert_allclose(first_components(scale * vectors()), scale * first_components(vectors()))
+
+
+def test_constant_vectors_become_nothing():
+    assert (first_components(np.ones((4, 2, 3))) == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("codes", "logvars", "message"),
+    [
+        (np.zeros((4, 2, 0)), None, r"codes must have no empty axis, but their shape is \(4, 2, 0\)"),
+        (np.zeros((4, 2, 2, 2)), None, r"its shape is \(4, 2, 2, 2\)"),
+        (np.where(np.arange(16).reshape(4, 2, 2) == 7, np.nan, 0), None, "row 1, column 1, 1 is nan"),
+        (np.zeros((4, 2, 2)), np.zeros((4, 2)), r"logvars need codes of numbers \(n, d\), but .* \(4, 2, 2\)"),
+    ],
+)
+def test_wrong_vectors_are_refused(codes, logvars, message):
+    with pytest.raises(DataError, match=message):
+        table_of(codes, FACTORS, logvars)
 
 
 def test_drawn_rows_are_distinct_and_no_more_than_there_are():

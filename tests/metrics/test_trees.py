@@ -12,7 +12,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.tree import DecisionTreeRegressor
 
-from disentune.metrics import boosting
+from disentune.metrics import boosting, compiled
 from disentune.metrics.trees import BINS, ROUNDS, _first_scores, _seeds, _shares, binned, prepared
 
 ENGINES = ("exact", "sklearn", "histogram")
@@ -491,8 +491,8 @@ def test_compiled_code_works_without_a_place_to_keep_it(monkeypatch):
     places = getattr(caching, "CacheImpl", None) or caching._CacheImpl  # before numba 0.62
     monkeypatch.setattr(places, "_locator_classes", [])
     with pytest.raises(RuntimeError, match="cannot cache"):
-        boosting.njit(cache=True)(_double)
-    assert boosting._compiled(_double)(3) == 6
+        compiled.njit(cache=True)(_double)
+    assert compiled.compiled(_double)(3) == 6
 
 
 def _double(x):

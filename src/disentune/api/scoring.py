@@ -87,6 +87,8 @@ def score(
     """Metrics of a representation, as `disentune score FILE` computes them: `codes` (n, latents) with integer `factors`
     (n, factors), or the path of an .npz file.
 
+    Codes of vectors (n, latents, size) are reduced to their first principal components.
+
     By default all metrics that the arrays allow. `set` changes parameters: `set=["mig.bins=30"]`. A metric that is
     named and cannot be computed raises a ConfigError with the reason. For the trials of a run use `load(run).score()`.
     """

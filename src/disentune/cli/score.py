@@ -49,6 +49,7 @@ def score(
     Arrays: create the file with np.savez("codes.npz", codes=codes, factors=factors).
     codes (rows, latents) are required; integer factors (rows, factors),
     logvars (rows, latents) and images (rows, ...) are used by metrics that need them.
+    Codes of vectors (rows, latents, size) are reduced to first principal components.
 
     Run: nothing is trained. The scores are stored in the run, where results, report
     and compare use them as columns; scoring a metric again replaces them. In addition to

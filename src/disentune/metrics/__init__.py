@@ -26,22 +26,29 @@ METRICS = Catalogue(
         "axis_alignment",
         "beta_vae_score",
         "dci",
+        "dci_es",
+        "dcimig",
         "distances",
+        "dmig",
         "downstream",
         "explicitness",
         "factor_vae_score",
         "flatness",
+        "fos",
         "gaussian_total_correlation",
         "gaussian_wasserstein",
         "hoyer",
+        "info_mec",
         "irs",
         "jacobian_orthogonality",
+        "jemmig",
         "kl_decomposition",
         "kl_per_factor",
         "kl_per_latent",
         "linearity",
         "mcc",
         "mig",
+        "mig_sup",
         "modularity",
         "mutual_information",
         "perceived_distances",
@@ -50,6 +57,7 @@ METRICS = Catalogue(
         "prior_log_density",
         "reconstruction",
         "sap",
+        "snc",
     ),
 )
 
@@ -81,6 +89,8 @@ def score(
     **params: Any,
 ) -> dict[str, float]:
     """Scores of codes (n, d) against integer factors (n, k); the metric's own draws depend on `seed` and its name.
+
+    Codes of vectors (n, d, m) are reduced first: each of the d vectors to its first principal component.
 
     `size` chooses the published sizes, or smaller ones for evaluations during training; `params` override single
     parameters. `logvars` (n, d) and `images` (n, ...) are for metrics that need them. Scores that must be read with

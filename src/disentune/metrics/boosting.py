@@ -8,15 +8,13 @@ Splits that are equal up to rounding are common, so the same seed gives scikit-l
 numbers are drawn and sums are rounded in the same way; that is why comments below say "in this order".
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from disentune.metrics.compiled import compiled
 from disentune.metrics.trees import BINS, NEARLY_EQUAL
 
-F = TypeVar("F", bound=Callable[..., Any])
 DEPTH = 3
 INNER = 2**DEPTH - 1
 NODES = 2 * INNER + 1
@@ -93,15 +91,7 @@ class Nodes(NamedTuple):
     """(1,): of the random numbers."""
 
 
-def _compiled(function: F) -> F:
-    """Compiles a function and caches it on disk if possible."""
-    try:
-        return cast(F, njit(cache=True)(function))
-    except RuntimeError:
-        return cast(F, njit(function))
-
-
-@_compiled
+@compiled
 def boosted(
     columns: Columns, test: np.ndarray, labels: np.ndarray, first: np.ndarray, seeds: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -129,7 +119,7 @@ def boosted(
     return importance, raw, raw_test
 
 
-@_compiled
+@compiled
 def _nodes(columns: Columns) -> Nodes:
     d, n = columns.values.shape
     return Nodes(
@@ -154,7 +144,7 @@ def _nodes(columns: Columns) -> Nodes:
 # ---- losses
 
 
-@_compiled
+@compiled
 def _residuals(raw: np.ndarray, labels: np.ndarray, residual: np.ndarray) -> None:
     """1 for the row's class, 0 for others, less their probability."""
     trees, n = raw.shape
@@ -175,7 +165,7 @@ def _residuals(raw: np.ndarray, labels: np.ndarray, residual: np.ndarray) -> Non
             residual[k, row] = (labels[row] == k) - residual[k, row] / total[row]
 
 
-@_compiled
+@compiled
 def _binary_residual(score: float, label: int) -> float:
     """Below -37 the probability equals the odds; exp(-score) would overflow eventually."""
     if score <= -37:
@@ -185,7 +175,7 @@ def _binary_residual(score: float, label: int) -> float:
     return (label * odds_against - (1 - label)) / (1 + odds_against)
 
 
-@_compiled
+@compiled
 def _newton(tree: Tree, nodes: Nodes, residual: np.ndarray, of_class: np.ndarray, factor: float) -> None:
     """One step in each leaf, of means over its rows in their order; `factor` is Friedman's (classes - 1) / classes."""
     slope, curvature = np.empty_like(residual), np.empty_like(residual)
@@ -200,13 +190,13 @@ def _newton(tree: Tree, nodes: Nodes, residual: np.ndarray, of_class: np.ndarray
         tree.value[node] = _step(slope[start:end], curvature[start:end], factor) if end > start else 0.0
 
 
-@_compiled
+@compiled
 def _step(slope: np.ndarray, curvature: np.ndarray, factor: float) -> float:
     mean = _sum_by_pairs(curvature) / curvature.size
     return 0.0 if abs(mean) < SMALLEST_CURVATURE else _sum_by_pairs(slope) / slope.size * factor / mean
 
 
-@_compiled
+@compiled
 def _sum_by_pairs(values: np.ndarray) -> float:
     """The sum in the order in which NumPy adds."""
     half = values.size // 2
@@ -224,13 +214,13 @@ def _sum_by_pairs(values: np.ndarray) -> float:
     return total
 
 
-@_compiled
+@compiled
 def _add(tree: Tree, of_row: np.ndarray, raw: np.ndarray) -> None:
     for row in range(raw.size):
         raw[row] += LEARNING_RATE * tree.value[of_row[row]]
 
 
-@_compiled
+@compiled
 def _predict(tree: Tree, test: np.ndarray, raw: np.ndarray) -> None:
     """Sends every row all the way down, which is faster than checking at each node whether it is a leaf."""
     _extend(tree)
@@ -241,7 +231,7 @@ def _predict(tree: Tree, test: np.ndarray, raw: np.ndarray) -> None:
         raw[row] += LEARNING_RATE * tree.value[node]
 
 
-@_compiled
+@compiled
 def _extend(tree: Tree) -> None:
     """A leaf above the bottom sends all rows left, to a leaf of the same value."""
     for node in range(INNER):
@@ -253,7 +243,7 @@ def _extend(tree: Tree) -> None:
 # ---- growth
 
 
-@_compiled
+@compiled
 def _grow(columns: Columns, residual: np.ndarray, tree: Tree, nodes: Nodes, importance: np.ndarray, seed: int) -> None:
     """Grows a least-squares tree, and adds the variance reduction of each split to `importance` (d,)."""
     _plant(columns, residual, nodes, seed)
@@ -267,7 +257,7 @@ def _grow(columns: Columns, residual: np.ndarray, tree: Tree, nodes: Nodes, impo
             _hand_down(columns, residual, nodes, node)
 
 
-@_compiled
+@compiled
 def _plant(columns: Columns, residual: np.ndarray, nodes: Nodes, seed: int) -> None:
     n = residual.size
     nodes.state[0] = seed
@@ -284,7 +274,7 @@ def _plant(columns: Columns, residual: np.ndarray, nodes: Nodes, seed: int) -> N
         _gather(columns, residual, nodes, 0)
 
 
-@_compiled
+@compiled
 def _sum(nodes: Nodes, node: int, residual: np.ndarray) -> None:
     """Sums the residuals and their squares in the order of the node's rows."""
     total = square = 0.0
@@ -294,13 +284,13 @@ def _sum(nodes: Nodes, node: int, residual: np.ndarray) -> None:
     nodes.total[node], nodes.square[node] = total, square
 
 
-@_compiled
+@compiled
 def _variance(total: float, square: float, size: int) -> float:
     mean = total / size
     return square / size - mean * mean
 
 
-@_compiled
+@compiled
 def _best_split(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) -> tuple[int, float]:
     """Column and threshold; the column is -1 if the node is a leaf. Ties go to the first column tried."""
     if nodes.end[node] - nodes.start[node] < 2 or nodes.impurity[node] <= PURE:
@@ -311,7 +301,7 @@ def _best_split(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int)
     return _best_gap(columns, residual, nodes, node, varied)
 
 
-@_compiled
+@compiled
 def _draw(columns: Columns, nodes: Nodes, node: int) -> int:
     """Draws columns one by one; returns the position in `features` where the varying columns start, the first drawn
         last.
@@ -344,7 +334,7 @@ def _draw(columns: Columns, nodes: Nodes, node: int) -> int:
     return varied
 
 
-@_compiled
+@compiled
 def _random(state: np.ndarray) -> int:
     """Xorshift of 32 bits (Marsaglia, Journal of Statistical Software 8, 14, 2003), without the highest bit."""
     x: int = max(state[0], 1)
@@ -355,14 +345,14 @@ def _random(state: np.ndarray) -> int:
     return x & (WORD >> 1)
 
 
-@_compiled
+@compiled
 def _copy(source: np.ndarray, target: np.ndarray, start: int, end: int) -> None:
     """Copies in a loop, because numba takes two seconds to compile the error message of slice assignment."""
     for place in range(start, end):
         target[place] = source[place]
 
 
-@_compiled
+@compiled
 def _measure(columns: Columns, nodes: Nodes, node: int) -> None:
     """The range of each column in the node."""
     level, start, last = _level(node), nodes.start[node], nodes.end[node] - 1
@@ -375,12 +365,12 @@ def _measure(columns: Columns, nodes: Nodes, node: int) -> None:
             nodes.low[feature], nodes.high[feature] = values[rows[start]], values[rows[last]]
 
 
-@_compiled
+@compiled
 def _level(node: int) -> int:
     return 0 if node == 0 else 1 if node < 3 else 2
 
 
-@_compiled
+@compiled
 def _best_gap(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int, varied: np.ndarray) -> tuple[int, float]:
     """Column and threshold of the largest gain between any two neighbours; the column is -1 if none varies."""
     start, end = nodes.start[node], nodes.end[node]
@@ -395,7 +385,7 @@ def _best_gap(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int, v
     return best_feature, threshold
 
 
-@_compiled
+@compiled
 def _scan(
     rows: np.ndarray, values: np.ndarray, residual: np.ndarray, inverse: np.ndarray, total: float, best: float
 ) -> tuple[float, int]:
@@ -417,7 +407,7 @@ def _scan(
     return best, place
 
 
-@_compiled
+@compiled
 def _divide(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int, feature: int, threshold: float) -> int:
     """Creates the children and returns the column, or -1 if they are worse because of rounding and the node is a
     leaf."""
@@ -439,7 +429,7 @@ def _divide(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int, fea
     return -1
 
 
-@_compiled
+@compiled
 def _partition(rows: np.ndarray, values: np.ndarray, threshold: float) -> int:
     """Swaps rows until those that go left come first, and returns their number; the order is that of scikit-learn."""
     left, right = 0, rows.size
@@ -452,7 +442,7 @@ def _partition(rows: np.ndarray, values: np.ndarray, threshold: float) -> int:
     return left
 
 
-@_compiled
+@compiled
 def _left_total(nodes: Nodes, node: int, residual: np.ndarray) -> float:
     """The sum of the left child: its own if it is the smaller child, else the node's minus that of the right child."""
     left, right = 2 * node + 1, 2 * node + 2
@@ -465,7 +455,7 @@ def _left_total(nodes: Nodes, node: int, residual: np.ndarray) -> float:
     return total
 
 
-@_compiled
+@compiled
 def _improvement(nodes: Nodes, node: int) -> float:
     """The split's reduction of the variance of all rows, in this order."""
     left, right = 2 * node + 1, 2 * node + 2
@@ -475,7 +465,7 @@ def _improvement(nodes: Nodes, node: int) -> float:
     return off
 
 
-@_compiled
+@compiled
 def _hand_down(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) -> None:
     """Assigns rows to the children, and prepares the children for splitting."""
     for child in (2 * node + 1, 2 * node + 2):
@@ -487,7 +477,7 @@ def _hand_down(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) 
             _gather_children(columns, residual, nodes, node)
 
 
-@_compiled
+@compiled
 def _part(lists: np.ndarray, nodes: Nodes, node: int) -> None:
     """Rows of the children in the order of every column, one level below."""
     start, end, middle = nodes.start[node], nodes.end[node], nodes.end[2 * node + 1]
@@ -506,7 +496,7 @@ def _part(lists: np.ndarray, nodes: Nodes, node: int) -> None:
 # ---- bins
 
 
-@_compiled
+@compiled
 def _gather(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) -> None:
     """Residuals and rows of the node in each bin of each column."""
     rows = columns.lists[_level(node), 0, nodes.start[node] : nodes.end[node]]
@@ -518,7 +508,7 @@ def _gather(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) -> 
             sums[bins[row], 1] += 1
 
 
-@_compiled
+@compiled
 def _gather_children(columns: Columns, residual: np.ndarray, nodes: Nodes, node: int) -> None:
     """Counts the smaller child; the larger one is the remainder."""
     left, right = 2 * node + 1, 2 * node + 2
@@ -530,7 +520,7 @@ def _gather_children(columns: Columns, residual: np.ndarray, nodes: Nodes, node:
         rest[i] = above[i] - counted[i]
 
 
-@_compiled
+@compiled
 def _filled(sums: np.ndarray) -> tuple[int, int]:
     """The first and last bin that have rows."""
     first, final = 0, BINS - 1
@@ -541,7 +531,7 @@ def _filled(sums: np.ndarray) -> tuple[int, int]:
     return first, final
 
 
-@_compiled
+@compiled
 def _best_edge(columns: Columns, nodes: Nodes, node: int, varied: np.ndarray) -> tuple[int, float]:
     """Like `_best_gap`, but between neighbouring bins that have rows of the node."""
     total, size = nodes.total[node], nodes.end[node] - nodes.start[node]

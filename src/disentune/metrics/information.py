@@ -22,6 +22,20 @@ def _binned(code: np.ndarray, bins: int) -> np.ndarray:
     return np.searchsorted(edges[1:-1], code, side="right")
 
 
+def equal_counts(code: np.ndarray, bins: int) -> np.ndarray:
+    """Bin of each value (n,), 0 to bins - 1, with as many rows in each as equal values, which stay together, allow.
+
+    Each cut is the one between two values that is nearest to where equal numbers of rows would be cut.
+    """
+    ranked = np.sort(code)
+    places = np.concatenate([[0], np.flatnonzero(ranked[1:] > ranked[:-1]) + 1, [len(code)]])
+    wanted = np.arange(1, bins) * len(code) / bins
+    above = np.searchsorted(places, wanted)
+    nearer_below = wanted - places[above - 1] <= places[above] - wanted
+    cuts = np.where(nearer_below, places[above - 1], places[above])
+    return np.searchsorted(cuts, np.searchsorted(ranked, code), side="right")
+
+
 def counts(bins: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Joint counts of each code's bins and each factor's labels, (d, k, bins, labels), by one histogram."""
     shape = (bins.shape[1], labels.shape[1], int(bins.max()) + 1, int(labels.max()) + 1)

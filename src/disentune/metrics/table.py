@@ -19,8 +19,13 @@ def table_of(
 ) -> Table:
     """A user's arrays as a table: codes and logvars (n, d), whole-numbered factors (n, k), images (n, ...).
 
-    The distance between two images is their mean squared difference.
+    Codes of vectors (n, d, m) are reduced to their first principal components. The distance between two images is their
+    mean squared difference.
     """
+    if np.ndim(codes) == 3:
+        if logvars is not None:
+            raise DataError(f"logvars need codes of numbers (n, d), but the shape of codes is {np.shape(codes)}")
+        codes = first_components(codes)
     numbers = _numbers("codes", _rectangle("codes", codes))
     values = np.zeros((len(numbers), 0), np.int64) if factors is None else _whole(factors, len(numbers))
     return Table(
@@ -39,6 +44,29 @@ def _rectangle(name: str, values: np.ndarray) -> np.ndarray:
     return values
 
 
+def first_components(vectors: np.ndarray) -> np.ndarray:
+    """Codes of vectors (n, d, m), such as tokens, as numbers (n, d): each vector's deviation from its mean along its
+    first principal component, as in Yang et al., NeurIPS 2022 (VCT).
+
+    A component's entry of the largest size is positive, because its sign is arbitrary. Constant vectors become 0.
+    """
+    vectors = np.asarray(vectors)
+    if 0 in vectors.shape:
+        raise DataError(f"codes must have no empty axis, but their shape is {vectors.shape}")
+    numbers = _numbers("codes", vectors)
+    return np.stack([_first_component(column) for column in numbers.transpose(1, 0, 2)], axis=1)
+
+
+def _first_component(vectors: np.ndarray) -> np.ndarray:
+    """Of (n, m), (n,)."""
+    centred = vectors - vectors.mean(axis=0)
+    scale = np.abs(centred).max() or 1.0  # squares of the smallest numbers would vanish
+    unit = centred / scale
+    direction = np.linalg.eigh(unit.T @ unit)[1][:, -1]
+    found: np.ndarray = unit @ direction * (np.sign(direction[np.abs(direction).argmax()]) * scale)
+    return found
+
+
 def _assert_rows(name: str, values: np.ndarray, rows: int) -> None:
     if len(values) != rows:
         raise DataError(f"codes and {name} must have the same number of rows, but have {rows} and {len(values)}")
@@ -50,8 +78,9 @@ def _numbers(name: str, values: np.ndarray) -> np.ndarray:
     values = values.astype(np.float64, order="C")
     wrong = np.argwhere(~(np.abs(values) <= LARGEST))  # also true of NaN
     if len(wrong):
-        row, column = wrong[0]
-        raise DataError(f"{name} must be finite, but row {row}, column {column} is {values[row, column]}")
+        row, *column = wrong[0]
+        place = ", ".join(map(str, column))
+        raise DataError(f"{name} must be finite, but row {row}, column {place} is {values[tuple(wrong[0])]}")
     return values
 
 

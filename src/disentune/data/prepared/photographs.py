@@ -2,7 +2,7 @@
 
 import io
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
 
 
 class Collection(NamedTuple):
-    """Names of images in order, and what gives the content of one."""
+    """Names of files, and what gives the content of one."""
 
     names: list[str]
     content: Callable[[str], bytes]
@@ -44,28 +44,40 @@ class Collection(NamedTuple):
 
 @contextmanager
 def collected(path: Path) -> Iterator[Collection]:
-    """The images of a folder, also in folders below it, or of a ZIP file. DataError when it is neither or damaged."""
+    """The images of a folder, also in folders below it, or of a ZIP file, in the order of their names. DataError when
+    it is neither or damaged."""
+    with _files(path) as (names, content):
+        yield Collection(sorted(name for name in names if PurePosixPath(name).suffix.lower() in FORMATS), content)
+
+
+def file_named(path: Path, name: str) -> bytes | None:
+    """The content of the file with this name in a folder or ZIP file, in whichever folder below; None if there is
+    none."""
+    with _files(path) as (names, content):
+        found = next((one for one in names if PurePosixPath(one).name == name), None)
+        return None if found is None else content(found)
+
+
+@contextmanager
+def _files(path: Path) -> Iterator[Collection]:
     if path.is_dir():
         files = {one.relative_to(path).as_posix(): one for one in path.rglob("*") if one.is_file()}
         yield Collection(
-            _images(files), lambda name: _modest(path, name, files[name].stat().st_size, files[name].read_bytes)
+            _visible(files), lambda name: _modest(path, name, files[name].stat().st_size, files[name].read_bytes)
         )
         return
     try:
         with zipfile.ZipFile(path) as archive:
             sizes = {one.filename: one.file_size for one in archive.infolist() if not one.is_dir()}
-            yield Collection(_images(sizes), lambda name: _modest(path, name, sizes[name], lambda: archive.read(name)))
+            yield Collection(_visible(sizes), lambda name: _modest(path, name, sizes[name], lambda: archive.read(name)))
     except DAMAGE as error:
         raise DataError(f"{path}: must be a folder or a whole ZIP file of images ({error})") from None
 
 
-def _images(names: dict[str, Path] | dict[str, int]) -> list[str]:
+def _visible(names: Iterable[str]) -> list[str]:
     """Without macOS's shadows of files ('__MACOSX/._1.jpg') and other hidden ones."""
     found = (PurePosixPath(name) for name in names)
-    return sorted(
-        str(name) for name in found
-        if name.suffix.lower() in FORMATS and not any(part.startswith((".", "__MACOSX")) for part in name.parts)
-    )  # fmt: skip
+    return [str(name) for name in found if not any(part.startswith((".", "__MACOSX")) for part in name.parts)]
 
 
 def _modest(path: Path, name: str, size: int, read: Callable[[], bytes]) -> bytes:

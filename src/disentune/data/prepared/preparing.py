@@ -133,7 +133,7 @@ def _located(file: File, source: Source, given: Path | None, say: Progress) -> P
     if not file.urls:
         return _own(file)
     places = [root() / name for name in (file.name, *file.also)]
-    there = next((path for path in places if path.is_file()), None)
+    there = next((path for path in places if path.is_file() or (file.folder and path.is_dir())), None)
     if there is not None:
         return there
     return download(file, downloads(), command_of(source), say)

@@ -7,16 +7,21 @@ from PIL import Image
 
 from disentune.data.prepared.formats import channels_first
 
-Filter = Literal["bilinear", "lanczos"]
-"""Bilinear as in disent and its published constants, Lanczos as in disentanglement_lib; both average when shrinking."""
+Filter = Literal["bilinear", "lanczos", "bicubic"]
+"""Bilinear as in disent and its published constants, Lanczos as in disentanglement_lib, bicubic as in QLAE; all of them
+average when shrinking."""
 
-_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "lanczos": Image.Resampling.LANCZOS}
+_FILTERS = {
+    "bilinear": Image.Resampling.BILINEAR,
+    "lanczos": Image.Resampling.LANCZOS,
+    "bicubic": Image.Resampling.BICUBIC,
+}
 
 
 def resized(images: np.ndarray, size: int | tuple[int, int], filter_: Filter) -> np.ndarray:
     """uint8 (m, h, w) or (m, h, w, c) -> (m, c, height, width), contiguous; images of that size are unchanged.
 
-    Lanczos overshoots at edges; Pillow clips to 0 to 255, so pixels always stay in [0, 1].
+    Lanczos and bicubic overshoot at edges; Pillow clips to 0 to 255, so pixels always stay in [0, 1].
     """
     height, width = (size, size) if isinstance(size, int) else size
     if images.shape[1:3] != (height, width):
