@@ -95,7 +95,8 @@ def _order(images: Tensor, taps: Tensor, alpha: float) -> Tensor:
 def _blur(size: int, taps: Tensor) -> Tensor:
     """One axis of the blur, (size, size); zeros beyond the border."""
     apart = torch.from_numpy(steps_apart(np.arange(size))).long()
-    return torch.where(apart < len(taps), taps[apart.clamp(max=len(taps) - 1)], 0.0)
+    found: Tensor = taps[apart.clamp(max=len(taps) - 1)] * (apart < len(taps))
+    return found
 
 
 def _squared(images: Tensor) -> Tensor:

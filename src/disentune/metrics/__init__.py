@@ -29,6 +29,8 @@ METRICS = Catalogue(
         "distances",
         "downstream",
         "explicitness",
+        "factor_importance",
+        "factor_information",
         "factor_vae_score",
         "flatness",
         "gaussian_total_correlation",
