@@ -33,6 +33,7 @@ UNBOUNDED = {
     "downstream",
     "kl_per_latent",
     "kl_per_factor",
+    "factor_importance",
     "reconstruction",
     "jacobian_orthogonality",
     "kl_decomposition",

@@ -8,6 +8,7 @@ import pytest
 from disentune.learn.image_distances import look, opened
 from disentune.results.inspection import world_asked
 from disentune.runs.ledger import Run
+from disentune.spec.space import read
 from simulator import simulate, sweep_file
 
 SMALL = ["--set", "image_size=12", "--set", "square_size=3", "--lines", "4"]
@@ -160,3 +161,47 @@ def test_a_trained_trial_shows_each_level(disentune, tmp_path):
 )
 def test_wrong_input_is_one_message(disentune, arguments, text):
     assert text in refused(disentune, *arguments)
+
+
+# ---- a learned kernel
+
+KERNEL = [
+    "--dataset", "xysquares", "--recon", "overlap", "--learn-kernel", "kernel.yaml", "--lines", "2",
+    "--set", "image_size=12", "--set", "square_size=2", "--set", "spacing=2", "--set", "grid_size=4",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_learned_kernel_is_a_search_space_that_a_sweep_can_use(disentune, tmp_path):
+    code, said, _ = disentune("inspect", *KERNEL, "--json")
+    found = json.loads(said)
+    assert code == 0
+    assert found["order"] > found["order_of_the_box"]
+    (tmp_path / "search_spaces").mkdir()
+    (tmp_path / "kernel.yaml").rename(tmp_path / "search_spaces" / "kernel.yaml")
+    path = sweep_file(tmp_path)
+    arm = "learned: {search_space: kernel, framework: {name: beta_vae, beta: 1}}"
+    path.write_text(f"{path.read_text().split('arms:')[0]}arms: {{{arm}}}\nseeds: 1\n")
+    params = next(config.recon.params for _, config in read(path).unseeded)
+    assert (params.kernel, params.taps) == ("learned", found["taps"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["sweep.yaml", "--learn-kernel", "k.yaml"], "needs --dataset NAME instead of a sweep"),
+        ([*KERNEL[:6], "--exact"], "choose the number of lines with --lines"),
+        (["--dataset", "xysquares", "--recon", "mse", *KERNEL[4:6]], "only the overlap loss has a kernel to learn"),
+        ([*KERNEL[:6], "--set", "loss=bce"], "for squared error only: mse or normal"),
+        ([*KERNEL, "--set", "grid_size=2"], "no kernel can be learned"),
+    ],
+)
+def test_a_kernel_that_cannot_be_learned_is_refused(disentune, tmp_path, arguments, expected):
+    assert expected in refused(disentune, *arguments)
+    assert not (tmp_path / "kernel.yaml").exists()
+
+
+def test_a_kernel_replaces_no_file(disentune, tmp_path):
+    (tmp_path / "kernel.yaml").write_text("mine")
+    assert "exists already" in refused(disentune, *KERNEL)
+    assert (tmp_path / "kernel.yaml").read_text() == "mine"

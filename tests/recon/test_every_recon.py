@@ -12,6 +12,8 @@ from disentune.recon import RECONS
 
 SHAPE = (2, 9, 12)
 EXAMPLES = {"radius": 3, "alpha": 20.0, "std": 0.3, "scale": 0.2}
+TAPS = [0.4, 0.1, 0.0, 0.3]
+"""Of a learned kernel with the radius above."""
 LAYOUTS = {
     "channels last": lambda x: x.contiguous(memory_format=torch.channels_last),
     "columns first": lambda x: x.transpose(2, 3).contiguous().transpose(2, 3),
@@ -35,7 +37,8 @@ def variants(recon):
     """Params with every combination of the words that may be chosen, so that a new word is tested by itself."""
     fields = recon.params.model_fields
     values = product(*(options(key, field) for key, field in fields.items()))
-    return [recon.params(**dict(zip(fields, chosen, strict=True))) for chosen in values]
+    chosen = [dict(zip(fields, value, strict=True)) for value in values]
+    return [recon.params(**value | ({"taps": TAPS} if value.get("kernel") == "learned" else {})) for value in chosen]
 
 
 CASES = [

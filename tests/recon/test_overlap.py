@@ -13,12 +13,20 @@ from torch.nn.functional import conv2d
 from disentune.data import load
 from disentune.data.factors import FactorGrid
 from disentune.recon.bce import SURE
-from disentune.recon.overlap import RECON, Params, blur_matrix
+from disentune.recon.overlap import RECON, Params, blur_matrix, one_side
 
 # facts of the paper's code: 64x64, box of radius 31, alpha 3969; one square moved in a middle row, error / 12288
 FROM_0 = [0, 0.03668, 0.07578, 0.11487, 0.15885, 0.19795, 0.23704, 0.27614]
 FROM_3 = [0.11487, 0.07578, 0.03668, 0, 0.04157, 0.08066, 0.11976, 0.15885]
-BLURS = [("box", 2, (5, 8)), ("box", 4, (8, 8)), ("gaussian", 4, (9, 6)), ("gaussian", 1, (4, 4)), ("box", 7, (8, 8))]
+TAPS = [0.3, 0.0, 0.2]
+BLURS = [
+    ("learned", 2, (5, 8)),
+    ("box", 2, (5, 8)),
+    ("box", 4, (8, 8)),
+    ("gaussian", 4, (9, 6)),
+    ("gaussian", 1, (4, 4)),
+    ("box", 7, (8, 8)),
+]
 LOSSES = ["mse", "mae", "bce", "normal"]
 PIXELS = {  # (shown, target) -> loss of each pixel; logits have become probabilities before
     "mse": lambda shown, target: (shown - target).square(),
@@ -28,9 +36,20 @@ PIXELS = {  # (shown, target) -> loss of each pixel; logits have become probabil
 }
 
 
+def matrix(size, kernel, radius):
+    return blur_matrix(size, one_side(Params(kernel=kernel, radius=radius, alpha=1)))
+
+
+def kernel_keys(kernel):
+    return {"kernel": kernel, "taps": TAPS} if kernel == "learned" else {"kernel": kernel}
+
+
 def kernel_2d(kernel, radius):
     apart = np.arange(-radius, radius + 1)
-    line = np.ones_like(apart) if kernel == "box" else np.exp(-(apart**2) / (2 * (radius / 4) ** 2))
+    if kernel == "learned":
+        line = np.array([TAPS[abs(step)] for step in apart])
+    else:
+        line = np.ones_like(apart) if kernel == "box" else np.exp(-(apart**2) / (2 * (radius / 4) ** 2))
     return np.outer(line, line) / np.outer(line, line).sum()
 
 
@@ -65,7 +84,7 @@ def case(request, blur):
     kernel, radius, size = blur
     rng = np.random.default_rng(0)
     output, target = torch.tensor(rng.normal(size=(3, 2, *size))), torch.tensor(rng.random(size=(3, 2, *size)))
-    return output, target, Params(loss=request.param, kernel=kernel, radius=radius, alpha=9)
+    return output, target, Params(loss=request.param, radius=radius, alpha=9, **kernel_keys(kernel))
 
 
 def test_the_value_is_that_of_direct_convolution(case):
@@ -103,6 +122,33 @@ def test_the_gradient_counts_as_a_constant(loss):
     assert not slope.requires_grad
 
 
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"kernel": "learned"}, "needs its taps"),
+        ({"kernel": "learned", "taps": [1.0, 0.5]}, "radius 2 needs 3 weights, got 2"),
+        ({"kernel": "learned", "taps": [0.0, 0.0, 0.0]}, "must not all be 0"),
+        ({"kernel": "learned", "taps": [1.0, -0.5, 0.0]}, "greater than or equal to 0"),
+        ({"kernel": "box", "taps": [1.0, 0.5, 0.0]}, "only for kernel: learned"),
+    ],
+)
+def test_taps_that_make_no_kernel_are_refused(keys, expected):
+    with pytest.raises(ValidationError, match=expected):
+        Params(radius=2, alpha=1, **keys)
+
+
+@pytest.mark.parametrize("kernel", ["box", "gaussian"])
+def test_a_known_kernel_may_be_written_as_taps(kernel):
+    known = Params(kernel=kernel, radius=3, alpha=1)
+    side = one_side(known)
+    learned = Params(kernel="learned", radius=3, alpha=1, taps=list(side / side.max()))
+    np.testing.assert_allclose(blur_matrix(9, one_side(learned)), blur_matrix(9, side), rtol=1e-15)
+
+
+def test_taps_change_the_id_only_of_learned_kernels():
+    assert "taps" not in Params(radius=2, alpha=1).model_dump()
+
+
 def test_squared_error_is_the_default():
     assert Params(radius=1, alpha=1).loss == "mse"
 
@@ -124,16 +170,16 @@ def test_white_images_that_round_beyond_one_still_have_a_cross_entropy(kernel):
 
 def test_a_blurred_pixel_that_is_surely_wrong_costs_the_clamped_probability():
     params, pixel = Params(loss="bce", kernel="gaussian", radius=1, alpha=2), torch.ones(1, 1, 1, 1).double()
-    seen = blur_matrix(1, "gaussian", 1).item() ** 2  # the share of the kernel that falls inside
+    seen = matrix(1, "gaussian", 1).item() ** 2  # the share of the kernel that falls inside
     loss = RECON.per_image(-100 * pixel, pixel, params).item()
     expected = 100 + 2 * (-seen * math.log(SURE) - (1 - seen) * math.log1p(-SURE))
     assert loss == pytest.approx(expected)
 
 
 def test_blur_weights_sum_to_one_inside_and_to_less_at_the_border():
-    rows = blur_matrix(9, "box", 2).sum(axis=1)
+    rows = matrix(9, "box", 2).sum(axis=1)
     np.testing.assert_allclose(rows, [0.6, 0.8, 1, 1, 1, 1, 1, 0.8, 0.6])
-    assert blur_matrix(99, "gaussian", 8).sum(axis=1)[49] == pytest.approx(1)
+    assert matrix(99, "gaussian", 8).sum(axis=1)[49] == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("origin", "expected"), [(0, FROM_0), (3, FROM_3)])

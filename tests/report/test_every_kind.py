@@ -34,6 +34,7 @@ WITHOUT = {
 REASONS = {
     "correlations": "needs two metrics, but the trials have none",
     "capacity": "no trial has reported kl_per_factor with a capacity yet",
+    "learning_order": "no trial has reported factor_information yet",
 }
 """What a kind says instead of the usual."""
 
@@ -57,9 +58,10 @@ def seen(seed):
 
 
 def spending(row):
-    """With the capacity of an annealed VAE, and what its factors have spent."""
-    nats = row["step"] / 500
-    details = {"kl_per_factor_values": [nats, nats**2 / 4], "kl_per_factor_names": ["x", "scale"]}
+    """With the capacity of an annealed VAE, and what its factors have spent and its latents tell."""
+    nats, names = row["step"] / 500, ["x", "scale"]
+    details = {"kl_per_factor_values": [nats, nats**2 / 4], "kl_per_factor_names": names}
+    details |= {"factor_information_values": [nats / 3, nats / 9], "factor_information_names": names}
     return {**row, "watch_capacity": 2 * nats, "kl_per_factor": nats, "details": details}
 
 

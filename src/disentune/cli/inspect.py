@@ -52,12 +52,16 @@ Writes distances (Figs. 3, 8), traversals (Figs. 2, 5) and distributions (Fig. A
 and SVG; with --json only if --output is given. For a trained trial: distances at
 each level of the model (Figs. 4, 10).
 
+With --learn-kernel, finds the kernel of the overlap loss that orders the factors best, without
+training a model, and writes it as a search space: recon.kernel: learned and its taps.
+
 \b
 Examples:
 disentune inspect sweeps/quickstart.yaml
 disentune inspect sweeps/small/blur_search.yaml --rank
 disentune inspect --dataset xysquares --set spacing=4 --set grid_size=8 --recon overlap
 disentune inspect --dataset shapes3d --recon mse --exact --json
+disentune inspect --dataset xysquares --set spacing=4 --recon overlap --learn-kernel search_spaces/kernel.yaml
 disentune inspect runs/quickstart/main/trials/0123456789abcdef
 """
 
@@ -87,10 +91,19 @@ def inspect(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for the figures; default: inspect/NAME.")
     ] = None,
+    learn_kernel: Annotated[
+        Path | None,
+        typer.Option(help="Learn the kernel of the overlap loss, and write it to this file as a search space."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Registered with HELP."""
     _refuse_conflicts(what, dataset, recon, lines, exact)
+    if learn_kernel is not None:
+        _refuse_to_learn(learn_kernel, what, exact)
+        seen = _worlds(None, dataset, recon or "overlap", set_ or [])[0][0]
+        _learn_kernel(learn_kernel, seen, lines, seed, as_json)
+        return
     if what is not None and _is_trial(what):
         if set_:
             raise ConfigError(f"--set {set_[0]}: a trained trial cannot be changed")
@@ -275,6 +288,37 @@ def _details(look: Look) -> pd.DataFrame:
 def _orders(seen: Along | Look) -> dict[str, float | None]:
     """The columns of a factor, or of a data set and loss."""
     return {"order": seen.order, "line order": seen.line_order}
+
+
+# ---- a kernel
+
+
+def _refuse_to_learn(file: Path, what: str | None, exact: bool) -> None:
+    if what is not None:
+        raise ConfigError(f"--learn-kernel {file}: needs --dataset NAME instead of a sweep or a trial")
+    if exact:
+        raise ConfigError("--exact: cannot be combined with --learn-kernel; choose the number of lines with --lines")
+    if file.exists():
+        raise ConfigError(f"--learn-kernel {file}: exists already; give another file")
+
+
+def _learn_kernel(file: Path, seen: Seen, lines: int | None, seed: int, as_json: bool) -> None:
+    from disentune.files.writing import write_atomically
+    from disentune.learn import image_distances, kernels, process
+    from disentune.results.inspection import kernel_asked, kernel_space
+
+    radius, alpha = kernel_asked(seen)
+    process.prepare(1, "cpu")
+    with progress_bar() as say:
+        found = kernels.learned(
+            image_distances.opened(seen.config), radius, alpha, lines or kernels.LINES, seed, say=say
+        )
+    write_atomically(file, kernel_space(seen, found).encode())
+    if as_json:
+        print_json({"file": str(file), "taps": found.taps, "order_of_the_box": found.before, "order": found.after})
+        return
+    out.print(f"order {found.after:.3f} on the lines it was learned from; the box has {found.before:.3f}", markup=False)
+    out.print(f"kernel: {shown(file)}", markup=False)
 
 
 # ---- a trained trial

@@ -32,6 +32,8 @@ METRICS = Catalogue(
         "dmig",
         "downstream",
         "explicitness",
+        "factor_importance",
+        "factor_information",
         "factor_vae_score",
         "flatness",
         "fos",

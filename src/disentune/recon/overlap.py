@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from functools import lru_cache
 from math import prod
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from disentune.plugin import Count, Frozen, Recon, Shape
+from disentune.plugin import Count, Frozen, Recon, Shape, added
 from disentune.recon import bce
 from disentune.recon.normal import HALF_LOG_TAU
 
@@ -20,29 +20,55 @@ class Params(Frozen):
     """The paper uses squared error, a box of radius 31 and alpha 63**2, the area of the kernel, for 64x64 images.
 
     `normal` is the Gaussian likelihood with standard deviation 1; `bce` interprets the decoder's output as logits.
+    `disentune inspect --learn-kernel` finds the taps of a `learned` kernel, the future work that the paper names.
     """
 
     loss: Literal["mse", "mae", "bce", "normal"] = Field(
         "mse", description="pixel-wise loss of the images and of the blurred images"
     )
-    kernel: Literal["box", "gaussian"] = Field("box", description="shape of the blur")
+    kernel: Literal["box", "gaussian", "learned"] = Field("box", description="shape of the blur")
     radius: Count = Field(ge=1, description="radius of the blur in pixels")
     alpha: float = Field(ge=0, le=1e30, description="weight of the loss of the blurred images")  # float32 holds 3e38
+    taps: list[Annotated[float, Field(ge=0, le=1)]] = added(
+        [], description="`learned`: weights of a pixel 0, 1, ..., radius away on one axis; scaled to sum to 1"
+    )
+
+    @model_validator(mode="after")
+    def _taps_of_a_learned_kernel(self) -> Self:
+        if self.kernel != "learned":
+            if self.taps:
+                raise ValueError(f"taps: only for kernel: learned, but the kernel is {self.kernel}")
+            return self
+        if not self.taps:
+            raise ValueError("kernel: learned needs its taps; disentune inspect --learn-kernel FILE finds them")
+        if len(self.taps) != self.radius + 1:
+            raise ValueError(f"taps: radius {self.radius} needs {self.radius + 1} weights, got {len(self.taps)}")
+        if not any(self.taps):
+            raise ValueError("taps: must not all be 0")
+        return self
 
 
-def blur_matrix(size: int, kernel: str, radius: int) -> np.ndarray:
-    """One axis of the blur, (size, size), symmetric: weights sum to 1, zeros beyond the border, sigma = radius / 4."""
-    reach = np.arange(-radius, radius + 1)
-    weights = np.ones(len(reach)) if kernel == "box" else np.exp(-((reach / (radius / 4)) ** 2) / 2)
+def one_side(params: Params) -> np.ndarray:
+    """Weights of pixels 0, 1, ..., radius away, (radius + 1,), before they are scaled; sigma = radius / 4."""
+    reach = np.arange(params.radius + 1)
+    if params.kernel == "learned":
+        return np.array(params.taps)
+    return np.ones(len(reach)) if params.kernel == "box" else np.exp(-((reach / (params.radius / 4)) ** 2) / 2)
+
+
+def blur_matrix(size: int, side: np.ndarray) -> np.ndarray:
+    """One axis of the blur, (size, size), symmetric: weights sum to 1, zeros beyond the border."""
+    radius = len(side) - 1
     apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
     inside = apart <= radius
-    found: np.ndarray = np.where(inside, weights[radius + np.where(inside, apart, 0)], 0) / weights.sum()
+    total = np.concatenate([side[:0:-1], side]).sum()
+    found: np.ndarray = np.where(inside, side[np.where(inside, apart, 0)], 0) / total
     return found
 
 
 @lru_cache(maxsize=64)
-def _axis(size: int, kernel: str, radius: int, times: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    matrix = np.linalg.matrix_power(blur_matrix(size, kernel, radius), times)
+def _axis(size: int, side: tuple[float, ...], times: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    matrix = np.linalg.matrix_power(blur_matrix(size, np.array(side)), times)
     with torch.inference_mode(
         False
     ):  # otherwise a first use in an evaluation would make the cache unusable for training
@@ -51,9 +77,8 @@ def _axis(size: int, kernel: str, radius: int, times: int, dtype: torch.dtype, d
 
 def _axes(images: Tensor, params: Params, times: int = 1) -> tuple[Tensor, Tensor]:
     """Matrices that blur rows (from the left) and columns (from the right) `times` times."""
-    height, width = (
-        _axis(size, params.kernel, params.radius, times, images.dtype, images.device) for size in images.shape[-2:]
-    )
+    side = tuple(one_side(params))
+    height, width = (_axis(size, side, times, images.dtype, images.device) for size in images.shape[-2:])
     return height, width
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from disentune.errors import ConfigError, Problem
 from disentune.learn.image_distances import Along, Look
+from disentune.learn.kernels import Learned
 from disentune.parameters import shown as worded_alone
 from disentune.runs.preview import prepared, sources_of
 from disentune.spec.config import Invalid, TrialConfig, flattened
@@ -93,8 +94,14 @@ def _words(flat: Mapping[str, Any], section: str, apart: Mapping[str, set[str]])
     yield str(name)
     for key, value in flat.items():
         if key.startswith(f"{section}.") and key in apart[name]:
-            last = key.rsplit(".", 1)[-1]
-            yield f"{last} {value:g}" if isinstance(value, float) else f"{last} {value}"
+            yield f"{key.rsplit('.', 1)[-1]} {_short(value)}"
+
+
+def _short(value: Any) -> str:
+    """A number or a word as it is, of a long list its ends."""
+    if isinstance(value, list) and len(value) > 4:
+        return f"{_short(value[0])} ... {_short(value[-1])}"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def world_asked(dataset: str, recon: str, sets: Iterable[str]) -> Seen:
@@ -219,6 +226,35 @@ def _shape(along: Along) -> str:
         return f"the mean distance is largest at {int(profile.argmax()) + 1} of {steps} steps and smaller at {steps}"
     share = profile[0] / along.excess[np.triu_indices(len(along.matrix), k=1)].mean()
     return f"neighbours are on average {share:.0%} as far apart as two values in general"
+
+
+# ---- a learned kernel
+
+
+def kernel_asked(seen: Seen) -> tuple[int, float]:
+    """Radius and alpha of the overlap loss whose kernel is to be learned; ConfigError if it is another loss."""
+    recon = seen.config.recon
+    if recon.name != "overlap":
+        raise ConfigError(f"--recon {recon.name}: only the overlap loss has a kernel to learn")
+    if recon.params.loss not in ("mse", "normal"):
+        raise ConfigError(
+            f"recon.loss={recon.params.loss}: a kernel can be learned for squared error only: mse or normal"
+        )
+    if recon.params.kernel == "learned":
+        raise ConfigError("recon.kernel=learned: give the kernel's radius and alpha only; its taps are what is learned")
+    return recon.params.radius, recon.params.alpha
+
+
+def kernel_space(seen: Seen, found: Learned) -> str:
+    """A search space with one point, as YAML: the overlap loss with this kernel."""
+    recon = seen.config.recon.params
+    keys = {"name": "overlap", "loss": recon.loss, "kernel": "learned", "radius": recon.radius, "alpha": recon.alpha}
+    data = json.dumps(seen.config.tree()["dataset"])
+    head = (
+        f"# Learned by disentune inspect --learn-kernel from {data}\n"
+        f"# Order on the lines it was learned from: {found.after:.4f}; of a box of this radius: {found.before:.4f}\n"
+    )
+    return head + "".join(f"recon.{key}: {value}\n" for key, value in keys.items()) + f"recon.taps: {found.taps}\n"
 
 
 # ---- for other programs

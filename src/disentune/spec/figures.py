@@ -98,6 +98,12 @@ class Capacity(_Figure):
     name: Literal["capacity"] = "capacity"
 
 
+class LearningOrder(_Figure):
+    """What one latent tells about each factor over the training steps, beside the factor's perceived distance."""
+
+    name: Literal["learning_order"] = "learning_order"
+
+
 class Scatter(_Figure):
     """One metric against another: a dot for each trial, group means with 95 % intervals, and the Pareto front."""
 
@@ -177,6 +183,7 @@ FIGURES: dict[str, type[Frozen]] = {
     "correlations": Correlations,
     "curves": Curves,
     "capacity": Capacity,
+    "learning_order": LearningOrder,
     "importance": Importance,
     "analysis": AnalysisFigure,
     "scatter": Scatter,
@@ -198,6 +205,7 @@ Figure = Annotated[
     | Correlations
     | Curves
     | Capacity
+    | LearningOrder
     | Importance
     | AnalysisFigure
     | Scatter

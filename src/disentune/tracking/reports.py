@@ -252,6 +252,11 @@ def _capacity(scores: RunScores, spec: Any) -> list[Any]:
     return [wr.LinePlot(title="KL per factor against the capacity", x="watch_capacity", y=["kl_per_factor"])]
 
 
+def _learning_order(scores: RunScores, spec: Any) -> list[Any]:
+    """W&B has no number for each factor, only their mean."""
+    return [wr.LinePlot(title="Factor information over training", x="step", y=["factor_information"])]
+
+
 def _importance(scores: RunScores, spec: Any) -> list[Any]:
     return [wr.ParameterImportancePlot(with_respect_to=_metric(scores, spec))]
 
@@ -308,6 +313,7 @@ PANELS: dict[str, Callable[[RunScores, Any], list[Any]]] = {
     "correlations": _rankings,
     "curves": _curves,
     "capacity": _capacity,
+    "learning_order": _learning_order,
     "importance": _importance,
     "analysis": _rankings,
     "scatter": _two_metrics,
