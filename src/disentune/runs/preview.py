@@ -273,9 +273,11 @@ def _suggested_plan(asked: SweepPoints, run: Run, folders: dict[str, TrialFolder
 
 
 def _suggested(asked: SweepPoints, run: Run) -> "Planner":
-    """A planner with the suggestions so far; those missing from a truncated journal are suggested again. Raises ConfigError if the
-    search was started with a different sweep, according to its journal or, if an earlier version wrote it, the run's
-    sweep file."""
+    """A planner with the suggestions so far; those missing from a truncated journal are suggested again.
+
+    Raises ConfigError if the search was started with a different sweep, according to its journal or, if an earlier
+    version wrote it, the run's sweep file.
+    """
     from disentune.runs.planner import Planner, changed_search  # Optuna takes a moment to import
     from disentune.runs.suggest import meanings, rehearsal
 
