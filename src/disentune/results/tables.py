@@ -372,8 +372,9 @@ def aggregate(results: Results, by: list[str] | None, metric: str, at: At = "las
     Without `by`, a group is an arm and a value of each config key that varies, so that its trials differ by seed.
     Trials that failed or diverged, or have no number, are not counted in `n`; `failed` is their number, and `stopped`
     is how many of the `n` a scheduler stopped early. If some group has several trials of one seed, `seeds` is how many
-    different seeds each has: only trials that differ by seed alone are repetitions. If the values come from different steps, `min_step` is the
-    earliest in each group, and groups with less training rank below the others: see `_best_first`.
+    different seeds each group has: only trials that differ by seed alone are repetitions. If the values come from
+    different steps, `min_step` is the earliest in each group, and groups with less training rank below the others: see
+    `_best_first`.
     """
     by, trials = _group_keys(results, by), results.trials
     broken = trials["status"].isin(BROKEN)
