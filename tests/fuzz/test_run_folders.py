@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import RunMaker
+from disentune.analysis.runs import compared_trials
 from disentune.driver.sweep import Ending
 from disentune.environment import differences, environment
 from disentune.errors import ConfigError
@@ -20,6 +21,7 @@ from disentune.files import documents
 from disentune.results import tables
 from disentune.runs.ledger import Run
 from disentune.runs.suggest import rehearsal
+from disentune.spec.settings import Objective
 from fuzz.commands import called, complaint, sheltered
 from fuzz.mutations import mutated_bytes, mutated_text, mutated_tree, spelled
 from fuzz.trying import inputs, wrongs
@@ -270,6 +272,9 @@ def test_a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for(run: Run, nam
             assert made.code == 2, (command, made)
             assert str(path) in made.out + made.err or "no run 'demo'" in made.err or trial in made.err, (command, made)
             assert "Traceback" not in made.err
+        listed = called("runs")
+        assert listed.code == 0
+        assert "sweep.yaml" in name or path.name in listed.out + listed.err, listed
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -296,10 +301,12 @@ def test_a_folder_whose_name_is_not_text_is_read_and_resumed(run: Run, monkeypat
     monkeypatch.setattr("disentune.driver.sweep.launch", lambda *arguments, **named: Ending("", 0))
     strange = os.fsdecode(b"runs/demo/a\xffb")
     os.rename("runs/demo/main", strange)
-    for command in (["status"], ["results"], ["results", "--csv"], ["results", "--parquet"], ["resume"]):
+    for command in (["status"], ["results"], ["results", "--csv"], ["results", "--parquet"], ["verify"], ["resume"]):
         made = called(command[0], strange, *command[1:])
         assert made.code == 0, (command, made.err)
     assert Run(Path(strange)).name == "demo/a\\udcffb"
+    trials, _ = compared_trials([tables.read(Run(Path(strange)))], "mig", Objective(metric="mig", mode="max"))
+    assert set(trials["run"]) == {"demo/a\\udcffb"}
 
 
 # ---- names that a run brings

@@ -41,6 +41,7 @@ def test_a_users_own_metric_is_found_by_its_import_path():
         (["mig"], ["mig.bins=many"], ["--set mig.bins  must be a whole number, got 'many'"]),
         (["mig"], ["mig.bins=1"], ["--set mig.bins  must be >= 2, got 1"]),
         (["mig"], ["dci.train=9"], ["--set dci.train  'dci' is not one of the metrics to score"]),
+        ([], ["mig.bins=9"], ["Metrics to score: none; name them with --metrics, for example --metrics mig"]),
         (["mig"], ["bins=9"], ["--set bins=9  must be metric.parameter=value"]),
         (["mig"], ["mig.bins"], ["--set mig.bins  must be metric.parameter=value"]),
         (["mig"], ["mig.=3"], ["must be metric.parameter=value"]),

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from disentune.analysis.statistics import intervals
 from disentune.errors import ConfigError
 from disentune.results.tables import (
     FIXED,
@@ -222,6 +223,30 @@ def test_groups_differ_by_what_varies_and_hold_the_seeds(compared):
     assert best["mean"] == pytest.approx(0.6)
     assert other["sd"] == pytest.approx(0.1)  # of 0.1, 0.2, 0.3 with n - 1 in the denominator
     assert (other["min"], other["max"]) == (0.1, 0.3)
+
+
+def test_trials_of_one_seed_are_no_repetitions_and_get_no_interval(compared):
+    """Each group of three seeds keeps its interval; both betas together have two trials of each seed."""
+    results = read(compared.run)
+    assert "seeds" not in aggregate(results, None, "mig")
+    assert all(intervals(aggregate(results, None, "mig")))
+    together = aggregate(results, ["arm"], "mig")
+    assert together[["n", "seeds"]].to_numpy().tolist() == [[5, 3]]
+    assert intervals(together) == [""]
+
+
+def test_copies_that_population_based_training_made_are_no_repetitions(make_run):
+    """Two members of one population with equal final values are one training, or at least one seed."""
+    maker = make_run()
+    for beta in (1, 4):
+        maker.trial(curve(0.9, 0.5), seed=0, framework__beta=beta)
+    for folder in maker.run.trials():
+        *before, last = folder.rows()
+        last.pop("hash", None)
+        lines = [*before, last | {"overrides": {"framework.beta": 2.0}}]
+        folder.rows_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (group,) = aggregate(read(maker.run), None, "mig").to_dict("records")
+    assert (group["n"], group["seeds"]) == (2, 1)
 
 
 def test_groups_at_the_maximum_use_the_best_row_of_each_trial(compared):

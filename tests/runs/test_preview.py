@@ -10,7 +10,7 @@ import torch
 
 from disentune.errors import ConfigError
 from disentune.files import documents
-from disentune.runs import preview
+from disentune.runs import preview, suggest
 from disentune.runs.choice import filters_allowed
 from disentune.runs.ledger import Run
 from disentune.runs.planner import Planner
@@ -356,7 +356,7 @@ EDITS = [
     ("metric: mig", "metric: loss", "objective.metric was 'mig', is 'loss'"),
     ("batch_size: 4", "batch_size: 8", "training.batch_size was 4, is 8"),
     ("2.0]", "3.0]", "arms.b.framework.beta.uniform was [0.0, 2.0], is [0.0, 3.0]"),
-    ("points: 5", "points: 5, sampler: random", "search.sampler was None, is 'random'"),
+    ("points: 5", "points: 5, sampler: random", "search.sampler was not set, is 'random'"),
 ]
 
 
@@ -376,6 +376,39 @@ def test_an_edited_search_of_an_earlier_version_is_refused_too(sweep, run, old, 
     run.journal_path.write_text("\n".join(lines) + "\n")
     assert make_plan(run.sweep(), run).done == 6
     assert words in refusal(edited(run, old, new), run)
+
+
+@pytest.mark.parametrize(
+    ("stop", "words"),
+    [
+        ({"steps": 20}, "stop.steps was not set, is 20"),
+        ({"plateau": {"evaluations": 2, "min_delta": 0.1}}, "stop.plateau.evaluations was not set, is 2"),
+    ],
+)
+def test_a_search_whose_points_would_end_at_other_steps_is_refused(sweep, run, stop, words):
+    searched(run, sweep(SPACE, search=optuna(5), objective=MIG), *SEARCHED)
+    assert words in refusal(sweep(SPACE, search=optuna(5), objective=MIG, stop=stop), run)
+
+
+def test_a_search_may_get_another_time_limit(sweep, run):
+    """Trials that it interrupts continue later, so their point has no result yet."""
+    searched(run, sweep(SPACE, search=optuna(5), objective=MIG), *SEARCHED)
+    assert make_plan(sweep(SPACE, search=optuna(5), objective=MIG, stop={"wall_time_s": 60}), run).done == 6
+
+
+def test_a_search_recorded_without_its_end_is_not_taken_for_another(sweep, run, monkeypatch):
+    """As the journals of an earlier version are."""
+    read = sweep(SPACE, search=optuna(5), objective=MIG, stop={"steps": 20})
+
+    def without_ends(sweep):
+        return {
+            arm: {key: meant[key] for key in meant if key != "stop"} for arm, meant in suggest.meanings(sweep).items()
+        }
+
+    with monkeypatch.context() as patch:
+        patch.setattr("disentune.runs.planner.meanings", without_ends)
+        searched(run, read, *[("done", 20)] * 6)
+    assert make_plan(read, run).done == 6
 
 
 def test_a_search_whose_arm_is_gone_is_refused(sweep, run):
@@ -413,10 +446,22 @@ def test_a_search_that_lost_the_end_of_its_journal_is_not_taken_for_another(swee
     assert run.journal_path.read_bytes() == before, "a plan writes nothing"
 
 
-def test_fewer_points_than_ran_leave_nothing_new(sweep, run):
+def test_a_search_with_fewer_points_than_before_still_trains_those_that_were_suggested(sweep, run):
     searched(run, sweep(SPACE, search=optuna(5), objective=MIG), *[("done", 40)] * 5)
-    planned = make_plan(sweep(SPACE, search=optuna(1), objective=MIG), run)
-    assert (planned.done, planned.new) == (5, 0)
+    fewer = sweep(SPACE, search=optuna(1), objective=MIG)
+    with run.locked() as session:
+        planner = Planner(run, space.check(fewer), session)
+        assert (len(planner.trials), len(planner.open)) == (10, 5)
+    planned = make_plan(fewer, run)
+    assert (planned.trials, planned.done, planned.new, planned.arms) == (10, 5, 5, {"a": 5, "b": 5})
+
+
+def test_a_damaged_record_of_a_population_is_refused_before_anything_runs(sweep, run):
+    read = sweep(GRID, scheduler={"name": "pbt", "every": 20, "keys": ["framework.beta"]}, objective=MIG)
+    ran(run, read, ("done", 40))
+    (run.path / "population.json").write_text('{"generations": [], "checksum": "0"}')
+    with pytest.raises(ConfigError, match=r"population\.json is damaged .*; restore it from a backup, or remove it"):
+        make_plan(read, run)
 
 
 # ---- cost

@@ -219,6 +219,26 @@ def test_an_error_within_its_retries_continues_from_the_checkpoint_to_the_same_b
     assert "from step 6: had an error\nValueError: the first\nTraceback" in log
 
 
+def test_code_of_the_trial_that_exits_is_its_error_and_tells_no_key(segment, trouble, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "a-secret-of-mine")
+    part = segment(settings=retrying(error=0))
+    trouble.at = {8: SystemExit("with a-secret-of-mine")}
+    assert steps_and_outcome(part)[1] == "failed"
+    assert segment.run.trial(part.trial_id).status().cause.startswith("SystemExit: with ***\nTraceback")
+
+
+def test_a_worker_that_is_asked_to_end_records_no_error(segment, trouble, monkeypatch):
+    """Ray's handler of SIGTERM raises SystemExit, so the innermost frame is one of Ray's."""
+    handler = {"__name__": "ray._private.worker"}
+    exec("def handle():\n    raise SystemExit(1)", handler)
+    monkeypatch.setattr("disentune.learn.training.Training.run", lambda *arguments: handler["handle"]())
+    part = segment()
+    with pytest.raises(SystemExit):
+        list(work(part))
+    status = segment.run.trial(part.trial_id).status()
+    assert (status.state, status.faults) == ("running", {})
+
+
 def test_errors_beyond_the_retries_end_the_trial_and_all_of_them_are_kept(segment, trouble):
     part = segment(settings=retrying(error=1))
     folder = segment.run.trial(part.trial_id)

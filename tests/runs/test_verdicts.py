@@ -206,8 +206,8 @@ STEPPING = Pbt(name="pbt", every=10, keys=["framework.beta"], quantile=0.25, res
 
 
 def stepped(domain, value, steps=40):
-    """What copies of a source that has this value get, at many steps."""
-    members = [Member(f"t{i}", float(i), {"framework.beta": value}) for i in range(8)]
+    """What the only copy of a source that has this value gets, at many steps."""
+    members = [Member(f"t{i}", float(i), {"framework.beta": value}) for i in range(4)]
     made = (moves(STEPPING, "p", step, members, {"framework.beta": domain}) for step in range(steps))
     return {move["values"]["framework.beta"] for generation in made for move in generation.values()}
 
@@ -229,7 +229,7 @@ def test_a_copy_takes_a_neighbouring_value_of_the_list_in_the_order_of_the_numbe
 
 
 @pytest.mark.parametrize(("value", "expected"), [(1.0, {10.0}), (100.0, {10.0})])
-def test_at_the_end_of_a_list_a_copy_moves_inward_so_that_no_two_members_are_the_same(value, expected):
+def test_at_the_end_of_a_list_a_copy_moves_inward_so_that_it_differs_from_its_source(value, expected):
     assert stepped(Domain(grid=[1.0, 10.0, 100.0]), value) == expected
 
 
@@ -254,6 +254,30 @@ def test_a_range_of_whole_numbers_gives_whole_numbers_to_a_parameter_with_a_frac
 @pytest.mark.parametrize("domain", [Domain(grid=[3.0]), Domain(choice=[3]), Domain(int=[3, 3])])
 def test_a_domain_of_one_value_has_nowhere_to_move(domain):
     assert stepped(domain, 3) == {3}
+
+
+@pytest.mark.parametrize("values", [[1.0, 10.0, 100.0], [100.0, 1.0, 10.0, 1000.0]])
+@pytest.mark.parametrize("value", [1.0, 10.0, 100.0])
+def test_two_copies_of_one_source_take_different_values_of_a_list(values, value):
+    """Copies share their seed, so with equal values they would train to the same bits."""
+    members = [Member(f"t{i}", float(i), {"framework.beta": value}) for i in range(8)]
+    seen = set()
+    for step in range(100):
+        made = [*moves(PBT, "p", step, members, {"framework.beta": Domain(grid=values)}).values()]
+        assert made[0] != made[1]
+        assert all(move["values"]["framework.beta"] in values for move in made)
+        seen.add(made[0]["source"] == made[1]["source"])
+    assert seen == {True, False}
+
+
+def test_two_copies_differ_in_one_of_several_lists_if_the_first_has_no_other_value():
+    lists = {"framework.beta": Domain(grid=[1.0]), "training.learning_rate": Domain(choice=[0.1, 0.2])}
+    scheduler = STEPPING.model_copy(update={"keys": list(lists)})
+    members = [Member(f"t{i}", float(i), {"framework.beta": 1.0, "training.learning_rate": 0.1}) for i in range(8)]
+    for step in range(40):
+        made = moves(scheduler, "p", step, members, lists)
+        # a list of two values has one neighbour only, and a copy with the values of its source would be the source
+        assert all(move["values"] == {"framework.beta": 1.0, "training.learning_rate": 0.2} for move in made.values())
 
 
 def naive_moves(scheduler, population, step, members, domain):

@@ -512,6 +512,17 @@ stopp: {steps: 3}
 """
 
 
+def test_a_grid_inside_a_list_is_told_apart_from_one_that_is_misspelt(tmp_path):
+    path = tmp_path / "demo.yaml"
+    path.write_text(ELEVEN.replace("[migg, mig]", "[{name: dci, train: {grid: [100, 200]}}]"))
+    (tmp_path / "search_spaces").mkdir()
+    (tmp_path / "search_spaces" / "beta.yaml").write_text("framework.beta: {grid: [-1, 1]}\n")
+    with pytest.raises(ConfigError) as caught:
+        space.read(path)
+    (told,) = [problem.text for problem in caught.value.problems if "metrics" in problem.text]
+    assert told.endswith("got {'grid': [100, 200]}; {grid: ...} cannot stand inside a list: vary the list as a whole")
+
+
 def test_mistakes_that_do_not_depend_on_each_other_come_in_one_round(tmp_path):
     path = tmp_path / "demo.yaml"
     path.write_text(ELEVEN)

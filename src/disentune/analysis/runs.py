@@ -55,7 +55,7 @@ USUAL = ("beta", "gamma", "lambda_od", "lambda_z", "alpha", "c_max", "kl_target"
 
 def shared_objective(runs: Sequence[Results]) -> Objective:
     """The objective of these runs; raises ConfigError if they have different ones."""
-    found = {_shown(results): objective_or_default(results) for results in runs}
+    found = {results.run.name: objective_or_default(results) for results in runs}
     first, *others = found.items()
     for name, objective in others:
         if objective != first[1]:
@@ -64,10 +64,6 @@ def shared_objective(runs: Sequence[Results]) -> Objective:
                 f"{_in_words(objective)}"
             )
     return first[1]
-
-
-def _shown(results: Results) -> str:
-    return f"{results.run.path.parent.name}/{results.run.path.name}"
 
 
 def _in_words(objective: Objective) -> str:
@@ -83,7 +79,7 @@ def compared_trials(runs: Sequence[Results], metric: str, objective: Objective) 
     at = at_of(objective) if metric == objective.metric else "last"
     frames = [
         results.trials[[SEED, "arm", "status", *config_keys(results.trials)]].assign(
-            **{RUN: _shown(results), metric: values(results, metric, at), CUT: [one.cut for one in results.records]}
+            **{RUN: results.run.name, metric: values(results, metric, at), CUT: [one.cut for one in results.records]}
         )
         for results in runs
         if len(results.trials)

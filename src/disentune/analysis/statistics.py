@@ -63,8 +63,11 @@ INTERVAL = "95 % interval"
 
 
 def intervals(groups: pd.DataFrame) -> list[str]:
-    """The t interval of each group's mean, from its columns `mean`, `sd` and `n`, as text."""
+    """The t interval of each group's mean, from its columns `mean`, `sd` and `n`, as text; empty if the group has fewer
+    `seeds` than trials."""
     half = half_width(groups["sd"].to_numpy(float), groups["n"].to_numpy(float))
+    if "seeds" in groups:
+        half = np.where(groups["seeds"] < groups["n"], np.nan, half)
     means = groups["mean"].to_numpy(float)
     return [between(low, high) for low, high in zip(means - half, means + half, strict=True)]
 

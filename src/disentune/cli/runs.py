@@ -240,18 +240,19 @@ def _show_results(loaded: Results, by: list[str] | None, metric: str | None, at:
     at_steps = tables.steps_in_words(loaded, chosen) if at is At.last else ""
     out.print(f"[bold]{escape(chosen)}[/], {at.value} value of each trial{at_steps}")
     out.print(frame_table(frame, list(dict.fromkeys(columns))))
-    show_steps_note(frame)
+    show_notes(frame)
     if not trials and metric is None:
         _show_overview(tables.overview(loaded, by or None, chosen, at.value))
     show_failures(loaded)
 
 
-def show_steps_note(table: pd.DataFrame) -> None:
-    """Explains the order of groups whose trials trained for different numbers of steps."""
-    from disentune.results.tables import MIN_STEP, STEPS_NOTE
+def show_notes(table: pd.DataFrame) -> None:
+    """Explains columns that only some tables have."""
+    from disentune.results.tables import MIN_STEP, SEEDS, SEEDS_NOTE, STEPS_NOTE
 
-    if MIN_STEP in table:
-        out.print(STEPS_NOTE, markup=False)
+    for column, note in ((MIN_STEP, STEPS_NOTE), (SEEDS, SEEDS_NOTE)):
+        if column in table:
+            out.print(note, markup=False)
 
 
 def show_failures(loaded: Results) -> None:

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from disentune.cli import wandb
-from disentune.cli.runs import show_failures, show_steps_note
+from disentune.cli.runs import show_failures, show_notes
 from disentune.cli.terminal import lasting_output, out, patient_progress, progress_bar, quoted
 from disentune.errors import INTERRUPTED
 from disentune.files.storage import shown
@@ -117,10 +117,10 @@ def _summary(run: Run, is_stage: bool) -> None:
     if not loaded.rows.empty:
         table = tables.aggregate(loaded, None, objective.metric)
         at = tables.steps_in_words(loaded, objective.metric)
-        out.print(f"\n[bold]{escape(objective.metric)}[/], last value of each trial{at}, over seeds:")
+        out.print(f"\n[bold]{escape(objective.metric)}[/], last value of each trial{at}{tables.over_seeds(table)}:")
         columns = [key for key in table if key != "arm" or tables.told_arm(table)]
         out.print(frame_table(table, columns, 30))
-        show_steps_note(table)
+        show_notes(table)
         show_failures(loaded)
         out.print(f"\nfigure: {shown(_figure(loaded, objective))}", markup=False)
     out.print(f"rows:   {shown(run.parquet_path)}\n", markup=False)

@@ -41,6 +41,8 @@ from disentune.results.tables import (
     BROKEN,
     FIXED,
     MIN_STEP,
+    SEEDS,
+    SEEDS_NOTE,
     STEPS_NOTE,
     Record,
     Results,
@@ -396,16 +398,17 @@ def groups_of(results: Results, objective: Objective) -> list[Column]:
         by = [key for key in by if key != "arm"]
     table[INTERVAL] = [text or None for text in intervals(table)]
     spread = (INTERVAL, "sd", "n", "min", "max") if table["n"].max() > 1 else ("n",)  # of one trial there is none
-    numbers = [key for key in ("mean", *spread, "stopped", "failed", MIN_STEP) if key in table]
+    numbers = [key for key in ("mean", *spread, SEEDS, "stopped", "failed", MIN_STEP) if key in table]
     return columns({**cells(table, [*by, *numbers]), **_other_means(results, objective)})
 
 
-def _steps_note(results: Results, objective: Objective) -> str:
-    """Explains the order of the groups where their trials have had different budgets."""
+def _groups_note(results: Results, objective: Objective) -> str:
+    """Explains the order of groups whose trials have had different budgets, and groups with trials of equal seeds."""
     if objective.metric not in results.rows:
         return ""
     table = aggregate(results, None, objective.metric, at_of(objective))
-    return STEPS_NOTE.replace(MIN_STEP, words(MIN_STEP)) if MIN_STEP in table else ""
+    notes = {MIN_STEP: STEPS_NOTE.replace(MIN_STEP, words(MIN_STEP)), SEEDS: SEEDS_NOTE}
+    return " ".join(note for column, note in notes.items() if column in table)
 
 
 def _other_means(results: Results, objective: Objective) -> dict[str, list[Cell]]:
@@ -520,7 +523,7 @@ def html(scores: RunScores, drawn: Sequence[Drawing], where: str, now: datetime)
         retry_command=shlex.join(["disentune", "resume", where, "--retry-failed"]),
         groups=groups_of(results, scores.objective),
         differences=differences_of(results, scores.objective),
-        groups_note=_steps_note(results, scores.objective),
+        groups_note=_groups_note(results, scores.objective),
         most_groups=MOST_GROUPS,
         notes=notes_of(results),
         figures=drawn,

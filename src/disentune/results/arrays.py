@@ -79,7 +79,8 @@ def _given(sets: Sequence[str], names: list[str], problems: list[Problem]) -> di
             given[name][parameter] = documents.parse(value, f"--set {key}").value
         else:
             text = f"'{name}' is not one of the metrics to score.{did_you_mean(name, names)} Metrics to score: "
-            problems.append(Problem(f"--set {key}", text + ", ".join(names)))
+            listed = ", ".join(names) or f"none; name them with --metrics, for example --metrics {name}"
+            problems.append(Problem(f"--set {key}", text + listed))
     return given
 
 

@@ -34,6 +34,12 @@ STEPS_NOTE = (
     "groups whose trials trained to the end."
 )
 """Explains the order of a table that has this column."""
+SEEDS = "seeds"
+SEEDS_NOTE = (
+    f"{SEEDS}: different seeds among the group's trials. A group with several trials of one seed has no 95 % interval, "
+    "because such trials do not repeat each other."
+)
+"""Explains a table that has this column."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +111,9 @@ class Results:
         if self.rows.empty:
             return line
         metric = objective_or_default(self).metric
-        table = aggregate(self, None, metric).to_html(index=False, max_rows=20, float_format="{:.4g}".format)
-        return f"{line}<p>{html.escape(metric)}, last value of each trial, over seeds:</p>{table}"
+        table = aggregate(self, None, metric)
+        text = table.to_html(index=False, max_rows=20, float_format="{:.4g}".format)
+        return f"{line}<p>{html.escape(metric)}, last value of each trial{over_seeds(table)}:</p>{text}"
 
 
 def load(run: str | Place, only: Iterable[str] | None = None) -> Results:
@@ -364,8 +371,10 @@ def aggregate(results: Results, by: list[str] | None, metric: str, at: At = "las
 
     Without `by`, a group is an arm and a value of each config key that varies, so that its trials differ by seed.
     Trials that failed or diverged, or have no number, are not counted in `n`; `failed` is their number, and `stopped`
-    is how many of the `n` a scheduler stopped early. If the values come from different steps, `min_step` is the
-    earliest in each group, and groups with less training rank below the others: see `_best_first`.
+    is how many of the `n` a scheduler stopped early. If some group has several trials of one seed, `seeds` is how many
+    different seeds each group has: only trials that differ by seed alone are repetitions. If the values come from
+    different steps, `min_step` is the earliest in each group, and groups with less training rank below the others: see
+    `_best_first`.
     """
     by, trials = _group_keys(results, by), results.trials
     broken = trials["status"].isin(BROKEN)
@@ -373,9 +382,12 @@ def aggregate(results: Results, by: list[str] | None, metric: str, at: At = "las
     steps = value_steps(results, metric).mask(np.isnan(counted))
     stopped = (trials["status"] == "stopped") & ~np.isnan(counted)
     frame = trials[by].assign(value=counted, broken=broken, step_of_value=steps, cut=_cut(results) & ~np.isnan(counted),
-                                stopped=stopped)  # fmt: skip
+                                stopped=stopped, seed_of_value=trials["seed"].mask(np.isnan(counted)))  # fmt: skip
     groups = frame.groupby(by, dropna=False)
     table = groups["value"].agg(n="count", mean="mean", sd="std", min="min", max="max").reset_index()
+    seeds = groups["seed_of_value"].nunique().to_numpy()
+    if (seeds < table["n"]).any():
+        table[SEEDS] = seeds
     if stopped.any():
         table["stopped"] = groups["stopped"].sum().to_numpy()
     if broken.any():
@@ -384,6 +396,11 @@ def aggregate(results: Results, by: list[str] | None, metric: str, at: At = "las
     if steps.nunique() > 1:
         table[MIN_STEP] = earliest.array
     return _best_first(table, "mean", mode_of(results, metric), any_cut.array, earliest.array)
+
+
+def over_seeds(table: pd.DataFrame) -> str:
+    """`, over seeds` for a table whose groups have one trial per seed."""
+    return "" if SEEDS in table else ", over seeds"
 
 
 def told_arm(frame: pd.DataFrame) -> list[str]:

@@ -412,7 +412,7 @@ class Run:
         if isinstance(self.lock_path, RemotePath):
             return lease.is_held(self.lock_path)
         try:
-            with open(self.lock_path, "rb") as file:
+            with open(self.lock_path, "rb", opener=_without_waiting) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return self.lock_path.exists()
@@ -486,6 +486,11 @@ def find_run(text: str, storage: "str | Place" = DEFAULT_STORAGE) -> Run:
         else f" There are no runs in '{where}' yet; start one with: disentune run SWEEP"
     )
     raise ConfigError(f"no run '{text}'.{did_you_mean(text, known)}{listed}")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a file; a pipe in its place is not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 DEPTH = 3

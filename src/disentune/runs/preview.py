@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -32,6 +32,9 @@ from disentune.spec.config import TrialConfig, changed_keys, flattened
 from disentune.spec.settings import OptunaSearch, Pbt, Settings
 from disentune.spec.space import Point, SweepPoints
 from disentune.spec.sweepfile import SweepFile
+
+if TYPE_CHECKING:
+    from disentune.runs.planner import Planner
 
 PROBE_STEPS = 30
 
@@ -100,6 +103,8 @@ def make_plan(
     if isinstance(sweep.settings.search, OptunaSearch):
         choice = Choice(most=limit, flags=_flags(only, limit))
         return replace(_suggested_plan(asked, run, folders, retry_failed), choice=choice)
+    if isinstance(sweep.settings.scheduler, Pbt):
+        run.generations()  # raises ConfigError if they are damaged
     by_id = _by_id(asked.points, say)
     orphans = _orphans(sweep, run, folders, by_id, drop)
     aside = run.dropped()
@@ -249,11 +254,14 @@ def _gap_notes(read: dict[str, Sound]) -> list[str]:
 def _suggested_plan(asked: SweepPoints, run: Run, folders: dict[str, TrialFolder], retry_failed: bool) -> Plan:
     """The plan of a model-based search, which chooses its points as it runs: only their number is known."""
     sweep, (statuses, gaps) = asked.sweep, _statuses(folders, retry_failed)
+    points = dict.fromkeys(sweep.arms, sweep.settings.search.points)  # type: ignore[union-attr]
     if folders or run.journal_path.exists():
-        suggested = _suggested(asked, run)
+        planner = _suggested(asked, run)
+        suggested = [trial.config for trial in planner.trials.values()]
         _refuse_orphans(sweep, run, folders, {config.id: config for config in suggested})
         _refuse_other_contents(suggested, statuses)
-    arms = {arm: sweep.settings.search.points * len(sweep.seeds) for arm in sweep.arms}  # type: ignore[union-attr]
+        points = {arm: max(points[arm], len(planner.studies[arm].points)) for arm in points}
+    arms = {arm: count * len(sweep.seeds) for arm, count in points.items()}
     continuing = {id: status.step for id, status in statuses.items() if not status.final}
     done = sum(status.final for status in statuses.values())
     new = max(0, sum(arms.values()) - done - len(continuing))
@@ -264,10 +272,12 @@ def _suggested_plan(asked: SweepPoints, run: Run, folders: dict[str, TrialFolder
     )  # fmt: skip
 
 
-def _suggested(asked: SweepPoints, run: Run) -> list[TrialConfig]:
-    """The suggestions so far; those missing from a truncated journal are suggested again. Raises ConfigError if the
-    search was started with a different sweep, according to its journal or, if an earlier version wrote it, the run's
-    sweep file."""
+def _suggested(asked: SweepPoints, run: Run) -> "Planner":
+    """A planner with the suggestions so far; those missing from a truncated journal are suggested again.
+
+    Raises ConfigError if the search was started with a different sweep, according to its journal or, if an earlier
+    version wrote it, the run's sweep file.
+    """
     from disentune.runs.planner import Planner, changed_search  # Optuna takes a moment to import
     from disentune.runs.suggest import meanings, rehearsal
 
@@ -277,7 +287,7 @@ def _suggested(asked: SweepPoints, run: Run) -> list[TrialConfig]:
         changes = [changed_keys(before.get(arm, {}), now.get(arm, {})) for arm in {**before, **now}]
         if any(changes):
             raise changed_search(run, [*dict.fromkeys(itertools.chain(*changes))])
-    return [trial.config for trial in planner.trials.values()]
+    return planner
 
 
 def _warnings(run: Run, sweep: SweepFile, statuses: dict[str, Status]) -> list[str]:

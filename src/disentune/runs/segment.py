@@ -128,7 +128,9 @@ def work(segment: Segment, node_id: str = "", leaving: Callable[[], bool] = lamb
         if _tells_secrets(error):
             raise _without_secrets(error) from None
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if isinstance(error, SystemExit) and _ends_the_process(error):
+            raise
         report = worker.fault(error.__cause__ if isinstance(error, _Own) and error.__cause__ else error)
     finally:
         worker.watchdog.stop()
@@ -144,6 +146,14 @@ def _storage_told_apart() -> Iterator[None]:
         if isinstance(error.__context__, OSError):
             raise error.__context__ from None
         raise
+
+
+def _ends_the_process(error: SystemExit) -> bool:
+    """Whether someone asked this process to end: Ray's handler of SIGTERM raises SystemExit wherever the process is. If
+    the trial's own code calls `sys.exit`, that is an error like any other."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    name: str = frame.f_globals.get("__name__", "")
+    return name.split(".")[0] == "ray"
 
 
 def _tells_secrets(error: BaseException) -> bool:

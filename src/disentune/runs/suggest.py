@@ -40,6 +40,8 @@ ASKED = "asked"
 """Set when all values of a suggestion are in the journal."""
 MEANING = "sweep"
 """Attribute of a study: the part of the sweep that it was started with."""
+ENDS = ("steps", "plateau")
+"""Keys of `stop` that decide at which step a point's result is taken. A time limit only interrupts trials."""
 _CREATE_TRIAL = 4
 """Optuna's code for the journal entry that begins a trial."""
 
@@ -153,7 +155,8 @@ def meanings(sweep: SweepFile) -> dict[str, dict[str, Any]]:
     """The parts of the sweep, by arm, that must not change during a search; the number of points may grow."""
     resolved = sweep.resolved()
     search = {key: value for key, value in resolved.get("search", {}).items() if key != "points"}
-    common = {"search": search, **{key: resolved.get(key) for key in ("seeds", "objective", "scheduler")}}
+    stop = {key: value for key, value in resolved.get("stop", {}).items() if key in ENDS}
+    common = {"search": search, **{key: resolved.get(key) for key in ("seeds", "objective", "scheduler")}, "stop": stop}
     plain = json.loads(json.dumps(common | {"arms": resolved["arms"]}))  # as read back from a journal
     return {arm: plain | {"arms": {arm: entries}} for arm, entries in plain["arms"].items()}
 
@@ -259,8 +262,8 @@ class Suggestions:
             self.study.set_user_attr(MEANING, meaning)
 
     def _changes(self, direction: str, meaning: Mapping[str, Any] | None) -> Iterator[str]:
-        if self.begun_with is not None and meaning is not None:
-            yield from changed_keys(self.begun_with, meaning)
+        if self.begun_with is not None and meaning is not None:  # earlier versions did not record every part
+            yield from changed_keys(self.begun_with, {key: meaning[key] for key in meaning if key in self.begun_with})
             return
         before = self.study.direction.name.lower()
         if before != direction:

@@ -14,6 +14,8 @@ from disentune.spec.settings import Asha, Median, Pbt
 from disentune.spec.space import draw
 from disentune.spec.sweepfile import Domain
 
+LISTS = ("grid", "choice")
+"""Domains that list their values."""
 Verdict = Literal["go", "stop", "wait"]
 
 
@@ -122,10 +124,10 @@ def moves(
     ranked = sorted(members, key=lambda member: (-member.value, member.trial_id))
     count = min(len(ranked) // 2, max(1, math.floor(scheduler.quantile * len(ranked))))
     rng = stream(scheduler.seed, f"pbt/{population}", step)
-    chosen = {}
+    chosen: dict[str, dict[str, Any]] = {}
     for loser in ranked[len(ranked) - count :]:
         source = ranked[int(rng.integers(count))]
-        values = {}
+        values, others = {}, {}
         for key in scheduler.keys:
             anew, up, number = rng.uniform() < scheduler.resample, rng.uniform() < 0.5, int(rng.integers(2**31))
             domain = domains[key]
@@ -133,8 +135,22 @@ def moves(
                 values[key] = draw(domain, scheduler.seed, f"pbt/{key}", number)
             else:
                 values[key] = _within(domain, source.values[key], up)
-        chosen[loser.trial_id] = {"source": source.trial_id, "values": values}
+            if domain.kind in LISTS:
+                others[key] = [_within(domain, source.values[key], not up), *domain.values]
+        move = {"source": source.trial_id, "values": values}
+        chosen[loser.trial_id] = _unlike(source, list(chosen.values()), move, others)
     return chosen
+
+
+def _unlike(
+    source: Member, made: Sequence[Any], move: dict[str, Any], others: Mapping[str, Sequence[Any]]
+) -> dict[str, Any]:
+    """The move, or one with another value of one key if an earlier move of this generation is the same: both members
+    would be the same from then on. Ranges keep the published rule."""
+    if move not in made:
+        return move
+    changed = ({**move, "values": move["values"] | {key: value}} for key in others for value in others[key])
+    return next((one for one in changed if one not in made and one["values"] != source.values), move)
 
 
 def _within(domain: Domain, value: float, up: bool) -> float:

@@ -730,4 +730,8 @@ def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[st
     """`training.steps was 100, is 200` for every key in which two trees differ."""
     old, new = flattened(before), flattened(after)
     keys = [key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key)]
-    return [f"{key} was {old.get(key)!r}, is {new.get(key)!r}" for key in keys]
+    return [f"{key} was {_set_to(old.get(key))}, is {_set_to(new.get(key))}" for key in keys]
+
+
+def _set_to(value: Any) -> str:
+    return "not set" if value is None else repr(value)

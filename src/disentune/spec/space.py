@@ -394,6 +394,8 @@ def _domain_meant(mistake: Mistake) -> str:
     value, kind = mistake.value if mistake.shows_value else None, "grid"
     if isinstance(value, Mapping) and len(value) == 1:
         ((name, value),) = value.items()
+        if name in DOMAINS:
+            return f"; {{{name}: ...}} cannot stand inside a list: vary the list as a whole"
         near = get_close_matches(str(name), DOMAINS, n=1, cutoff=0.6)
         kind = near[0] if near else kind
     return f"; to try each value, write {{{kind}: {value}}}" if isinstance(value, list) and value else ""
