@@ -109,4 +109,5 @@ def _squared(images: Tensor) -> Tensor:
 
 def _correlation(a: Tensor, b: Tensor) -> Tensor:
     a, b = a.flatten() - a.mean(), b.flatten() - b.mean()
-    return (a @ b) / (a.norm() * b.norm())
+    found: Tensor = (a @ b) / (a.norm() * b.norm())
+    return found
