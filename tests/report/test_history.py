@@ -42,6 +42,20 @@ def test_dots_stand_at_their_numbers_and_the_line_is_the_best_mean_so_far(scores
     assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([0, 1, 2], pytest.approx([0.305] * 3))
 
 
+def test_a_point_of_which_a_seed_failed_or_has_no_score_is_in_no_line(make_run):
+    maker = make_run()
+    suggested(maker, {"all": [{"framework.beta": beta} for beta in BETAS]})
+    for beta, broken in zip(BETAS, ("failed", "running", None), strict=True):
+        quick_trial(maker, [{"step": 1500, "mig": beta}], framework__beta=beta, seed=0)
+        quick_trial(maker, [{"step": 1500, "mig": beta}] if broken is None else [],
+                    status=broken or "done", framework__beta=beta, seed=1)  # fmt: skip
+    figure = canvas.figure()
+    with canvas.style():
+        KIND.draw(figure, RunScores(read(maker.run), MIG), History())
+    _, line = figure.axes[0].lines
+    assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([2], [0.2])
+
+
 @pytest.mark.parametrize("lower", [True, False])
 def test_the_best_so_far_is_a_running_extreme_over_points_that_ended(lower):
     values, cut = np.array([3.0, 1.0, 2.0, 5.0, 0.0]), np.array([False, True, False, False, True])
