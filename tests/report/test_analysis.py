@@ -42,7 +42,8 @@ def test_cells_show_the_numbers_of_the_analysis(scores, name):
     written = {text.get_text() for axes in figure.axes for text in axes.texts}
     assert written == {f"{value:.2f}" for value in rows["value"]}
     assert "n = " in caption.text
-    assert caption.title.endswith("?")
+    assert ANALYSES[name].question.startswith(caption.question)
+    assert caption.question.endswith("?")
 
 
 def test_lines_show_the_mean_of_each_strength(scores):

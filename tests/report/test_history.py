@@ -37,6 +37,7 @@ def test_dots_stand_at_their_numbers_and_the_line_is_the_best_mean_so_far(scores
     with canvas.style():
         KIND.draw(figure, scores, History())
     dots, line = figure.axes[0].lines
+    assert (figure.axes[0].get_xticks() % 1 == 0).all()
     found = np.array(sorted(zip(dots.get_xdata(), dots.get_ydata(), strict=True)))
     assert found == pytest.approx(np.array([(0, 0.3), (0, 0.31), (1, 0.1), (1, 0.11), (2, 0.2), (2, 0.21)]))
     assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([0, 1, 2], pytest.approx([0.305] * 3))

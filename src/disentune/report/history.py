@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from disentune.report.canvas import INK, PALETTE
 from disentune.report.groups import (
@@ -41,6 +42,7 @@ def draw(figure: Figure, scores: RunScores, spec: History) -> Caption:
     for axes, own in panelled(figure, scores, trials, ["arm"] if several else []):
         draw_dots(axes, own["point"].to_numpy(dtype=float), own, PALETTE[0], 5)
         _draw_best(axes, best_so_far(own, lower, seeds))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("number of the point" if several else f"number of the point (n = {len(own)} trials)")
         score_axis(axes, scores, spec.metric)
         outer_labels_only(axes)

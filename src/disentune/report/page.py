@@ -155,8 +155,8 @@ def _drawn(file: str, kind: Kind, spec: Any, scores: RunScores) -> Drawing:
         png, svg = canvas.png(figure), canvas.svg(figure)
     width, height = figure.get_size_inches()
     wide = bool(width > WIDE or height > width)
-    text = f"{caption.text} {_discarded(scores, kept, spec.only)}".strip()
-    return Drawing(kind.name, file, spec.title or caption.title, kind.question, text, png, svg, wide)
+    text, question = f"{caption.text} {_discarded(scores, kept, spec.only)}".strip(), caption.question or kind.question
+    return Drawing(kind.name, file, spec.title or caption.title, question, text, png, svg, wide)
 
 
 def _discarded(scores: RunScores, kept: RunScores, only: str | None) -> str:
