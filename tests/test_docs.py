@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from disentune.report.kinds import KINDS
+from disentune.spec.figures import FIGURES
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 LOADED = r"""<(?:script|link|img|iframe)[^>]*?(?:src|href)=["']((?:https?:)?//[^"']+)"""
@@ -49,6 +52,16 @@ def test_a_stale_page_is_named_with_the_first_line_that_differs(tmp_path):
     assert generate.stale({page: "one\ntwo\nnew\n"}) == {page: 3}
     assert generate.stale({page: "one\ntwo\nold\n"}) == {}
     assert generate.stale({tmp_path / "missing.md": "one\n"}) == {tmp_path / "missing.md": 1}
+
+
+def test_the_guide_has_every_kind_of_figure_with_its_question_and_keys():
+    text = (DOCS / "guides" / "results.md").read_text()
+    rows = {row[0]: row[1:] for row in re.findall(r"^\| `(\w+)` \| ([^|]*?\?)[^|]*\| ([^|]*?) ?\|", text, re.MULTILINE)}
+    assert {name: row[0] for name, row in rows.items()} == {name: kind.question for name, kind in KINDS.items()}
+    shared = {"name", "title", "only"}
+    for name, params in FIGURES.items():
+        known = set(params.model_fields) - shared
+        assert known == set(re.findall(r"`(\w+)`", rows[name][1])) - {"best", "worst", "both"}
 
 
 @pytest.mark.parametrize("page", ["reference/sweep.md", "reference/frameworks.md", "reference/metrics.md"])

@@ -233,11 +233,11 @@ def _draw_arms(
     figure.set_size_inches(width, (1.0 if len(shares) == 1 else 1.3) + 0.32 * count)
     grid = figure.subplots(1, len(shares), squeeze=False)[0]
     for axes, (arm, some) in zip(grid, shares.items(), strict=True):
-        label, count = f"share in the forest's {words(metric)}", f"(n = {len(designs[arm].value)})"
+        label, used = f"share in the forest's {words(metric)}", f"(n = {len(designs[arm].value)})"
         if len(shares) > 1:  # two labels side by side would be wider than their panels
-            axes.set_title(f"{brief(arm, LONGEST)} {count}", fontsize=10, loc="left")
+            axes.set_title(f"{brief(arm, LONGEST)} {used}", fontsize=10, loc="left")
             figure.supxlabel(label, fontsize=10)
-        _draw_bars(axes, some, "" if len(shares) > 1 else f"{label} {count}")
+        _draw_bars(axes, some, "" if len(shares) > 1 else f"{label} {used}")
 
 
 def _draw_bars(axes: Axes, shares: Sequence[tuple[str, float]], label: str) -> None:
