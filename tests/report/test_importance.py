@@ -251,9 +251,10 @@ def test_no_label_of_several_arms_is_cut_off_at_the_edge(make_run):
         KIND.draw(figure, two_arms(make_run()), Importance())
         canvas.png(figure)
     (label,) = (text for text in figure.findobj(Text) if text.get_text().startswith("share"))
-    ends = label.get_window_extent().corners()
+    texts = [label, *(text for axes in figure.axes for text in axes.texts)]
+    ends = np.array([text.get_window_extent().corners() for text in texts])
     assert ends.min() >= 0
-    assert (ends.max(axis=0) <= figure.bbox.size).all()
+    assert (ends.max(axis=(0, 1)) <= figure.bbox.size).all()
 
 
 def test_an_arm_with_few_trials_and_many_arms_are_refused_with_a_sentence(make_run):

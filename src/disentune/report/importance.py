@@ -247,7 +247,7 @@ def _draw_bars(axes: Axes, shares: Sequence[tuple[str, float]], label: str) -> N
     drawn = axes.barh(range(len(bars)), [share for _, share in bars], height=0.7, color=colours)
     axes.bar_label(drawn, [f"{share:.0%}" for _, share in bars], padding=3, fontsize=9)
     axes.set_yticks(range(len(bars)), [brief(key, LONGEST) for key, _ in bars])
-    axes.set(xlabel=label, xlim=(0, 1.12 * max(share for _, share in bars)))
+    axes.set(xlabel=label, xlim=(0, 1.25 * max(share for _, share in bars)))
     _tidy(axes)
 
 
