@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from disentune.report.kinds import KINDS
+from disentune.spec.figures import FIGURES
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 LOADED = r"""<(?:script|link|img|iframe)[^>]*?(?:src|href)=["']((?:https?:)?//[^"']+)"""
@@ -51,6 +54,16 @@ def test_a_stale_page_is_named_with_the_first_line_that_differs(tmp_path):
     assert generate.stale({tmp_path / "missing.md": "one\n"}) == {tmp_path / "missing.md": 1}
 
 
+def test_the_guide_has_every_kind_of_figure_with_its_question_and_keys():
+    text = (DOCS / "guides" / "results.md").read_text()
+    rows = {row[0]: row[1:] for row in re.findall(r"^\| `(\w+)` \| ([^|]*?\?)[^|]*\| ([^|]*?) ?\|", text, re.MULTILINE)}
+    assert {name: row[0] for name, row in rows.items()} == {name: kind.question for name, kind in KINDS.items()}
+    shared = {"name", "title", "only"}
+    for name, params in FIGURES.items():
+        known = set(params.model_fields) - shared
+        assert known == set(re.findall(r"`(\w+)`", rows[name][1])) - {"best", "worst", "both"}
+
+
 @pytest.mark.parametrize("page", ["reference/sweep.md", "reference/frameworks.md", "reference/metrics.md"])
 def test_every_key_of_the_reference_has_a_description(page):
     rows = re.findall(r"^\| `\w+` \|.*$", (DOCS / page).read_text(), re.MULTILINE)
@@ -64,13 +77,6 @@ def test_the_gallery_shows_every_kind_of_figure():
     from disentune.spec.figures import FIGURES
 
     assert re.findall("^## (.*)$", (DOCS / "gallery.md").read_text(), re.MULTILINE) == list(FIGURES)
-
-
-def test_the_guide_to_results_names_every_kind_of_figure():
-    from disentune.spec.figures import FIGURES
-
-    guide = (DOCS / "guides" / "results.md").read_text().partition("## Choose the figures")[2]
-    assert set(re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE)) == set(FIGURES)
 
 
 def test_the_yaml_of_the_gallery_can_be_copied_into_a_sweep():

@@ -1,7 +1,8 @@
 """Errors shown to users, exit codes of commands, and the shared message for unknown names."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -36,6 +37,16 @@ class ConfigError(DisentuneError):
         width = max(len(problem.where) for problem in self.problems)
         lines = [f"  {problem.where:<{width}}  {problem.text}" for problem in self.problems]
         return "\n".join([f"{self.subject}:", *lines])
+
+
+@contextmanager
+def collected(problems: list[Problem], where: str) -> Iterator[None]:
+    """Adds the problems of a ConfigError to a list instead of raising it. `where` is the location of an error that has
+    only a subject."""
+    try:
+        yield
+    except ConfigError as error:
+        problems += error.problems or [Problem(where, error.subject.removeprefix(f"{where}: "))]
 
 
 def _by_file_and_line(problem: Problem) -> tuple[str, int, str]:

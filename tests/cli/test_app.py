@@ -42,6 +42,45 @@ def test_wrong_arguments_are_refused_in_one_message(disentune, arguments, expect
     assert "Traceback" not in out + err
 
 
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_mistakes_of_the_options_come_in_the_round_of_those_in_the_file(disentune, tmp_path, command):
+    wrong = ["--set", "training.lr=1", "--set", "nonsense", "--set", "arms.b.seed=1", "--set", "stop.step=5"]
+    options = [*wrong, "--name", "a b", "--only", "beta == 32"]
+    (tmp_path / "demo.yaml").write_text(QUICKSTART.read_text().replace("latents: 9", "latents: nine"))
+    code, out, err = disentune(command, "demo.yaml", *options)
+    assert (code, out) == (2, "")
+    subject, *lines = err.splitlines()
+    assert subject == "demo.yaml cannot run:"
+    assert [re.split(" {2,}", line.strip())[0] for line in lines] == [
+        "--name 'a b'", "--only 'beta == 32'", "--set arms.b.seed", "--set nonsense", "--set stop.step",
+        "--set training.lr", "demo.yaml:8",
+    ]  # fmt: skip
+    texts = [
+        "must have only letters, digits",
+        "unknown key 'beta'. Did you mean 'framework.beta'?",
+        "unknown arm 'b'. Known: adversarial, overlapping, rescued",
+        "must be key=value, for example --set training.steps=100",
+        "stop.step: unknown key. Did you mean 'steps'?",
+        "training.lr: unknown key. Did you mean 'learning_rate'?",
+        "model.latents: must be a whole number, got 'nine'",
+    ]
+    assert [text in line for text, line in zip(texts, lines, strict=True)] == [True] * 7
+
+
+def test_two_wrong_options_of_a_right_file_come_in_one_round(disentune):
+    code, _, err = disentune("plan", str(QUICKSTART), "--name", "a b", "--only", "seed <")
+    assert code == 2
+    assert re.findall("^  --(name|only) ", err, re.MULTILINE) == ["name", "only"]
+
+
+def test_a_filter_by_a_key_that_only_an_own_plugin_may_have_is_not_refused_before_the_file_is_read(disentune, tmp_path):
+    (tmp_path / "demo.yaml").write_text(QUICKSTART.read_text().replace("seeds: 3", "seeds: three"))
+    code, _, err = disentune("plan", "demo.yaml", "--only", "framework.mine == 1")
+    assert code == 2
+    assert "seeds: must be" in err
+    assert "--only" not in err
+
+
 def test_the_version_names_what_bugs_depend_on_and_loads_none_of_it():
     code = (
         "import sys; from disentune.cli.app import main; sys.argv = ['disentune', '--version']\n"

@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from disentune import load
+from run_examples import quick_trial
 from simulator import sweep_file
 
 
@@ -54,6 +55,22 @@ def test_results_group_rank_and_print(disentune, finished):
     best = disentune("results", "tiny", "--trials")[1].splitlines()
     migs = [float(line.split()[-1]) for line in best[2:]]
     assert migs == sorted(migs, reverse=True)
+
+
+def test_results_status_and_the_api_agree_on_the_best_trial_by_its_best_step(disentune, make_run):
+    maker = make_run()
+    maker.sweep(objective={"metric": "mig", "mode": "max", "at": "best"})
+    peak = quick_trial(maker, [{"step": 500, "mig": 0.9}, {"step": 1500, "mig": 0.2}], seed=0)
+    late = quick_trial(maker, [{"step": 500, "mig": 0.1}, {"step": 1500, "mig": 0.5}], seed=1)
+
+    def ranked(*flags):
+        title, _, *lines = disentune("results", "demo", "--trials", *flags)[1].splitlines()
+        return title, [line.split()[0] for line in lines]
+
+    assert ranked() == ("mig, max value of each trial", [peak, late])
+    assert ranked("--at", "last") == ("mig, last value of each trial, step 1500", [late, peak])
+    assert f"best mig 0.9  {peak}" in disentune("status", "demo")[1]
+    assert load(maker.run.path).best().id == peak
 
 
 def test_status_names_states_and_as_json_every_trial(disentune, finished):

@@ -238,7 +238,7 @@ def test_a_missing_data_root_is_refused_before_any_donor_is_trained(disentune, s
 
 def test_set_does_not_reach_into_a_needed_sweep(disentune, study, monkeypatch):
     err = refused(disentune, monkeypatch, "run", study, "--set", "needs.donors.seeds=2")
-    assert "--set needs.donors.seeds: changes the study only; edit the file of 'donors'" in err
+    assert "--set needs.donors.seeds  changes the study only; edit the file of 'donors'" in err
 
 
 def test_a_needed_run_with_failed_trials_ends_the_chain_and_is_refused_until_they_are_retried(

@@ -42,7 +42,8 @@ def test_cells_show_the_numbers_of_the_analysis(scores, name):
     written = {text.get_text() for axes in figure.axes for text in axes.texts}
     assert {text.split("\n")[0] for text in written} == {f"{value:.2f}" for value in rows["value"]}
     assert "n = " in caption.text
-    assert caption.title.endswith("?")
+    assert ANALYSES[name].question.startswith(caption.question)
+    assert caption.question.endswith("?")
 
 
 def test_the_table_of_selection_has_its_intervals(scores):

@@ -166,6 +166,14 @@ def test_two_metrics_are_left_to_their_scatter_plot_unless_they_are_asked_for(ma
     assert drawn(scores)[2]["(n = 8)"].shape == (2, 2)
 
 
+def test_a_metric_that_was_scored_again_is_not_correlated_with_itself_unless_it_is_asked_for(make_run):
+    ranks = [*range(8)]
+    scores = one_dataset(make_run(), mig=ranks, mig_scored=ranks, sap=SWAPPED, udr_scored=ranks)
+    assert [label.get_text() for label in drawn(scores)[0].axes[0].get_yticklabels()] == ["MIG", "SAP", "UDR scored"]
+    labels = drawn(scores, metrics=["mig", "mig_scored"])[0].axes[0].get_yticklabels()
+    assert [label.get_text() for label in labels] == ["MIG", "MIG scored"]
+
+
 def test_named_metrics_are_drawn_in_their_order_and_absent_ones_said(make_run):
     scores = one_dataset(make_run(), mig=range(8), sap=SWAPPED, irs=SWAPPED[::-1])
     figure, caption, _ = drawn(scores, metrics=["irs", "udr", "mig"])

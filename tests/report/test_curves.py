@@ -1,3 +1,5 @@
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -69,6 +71,17 @@ def test_line_and_band_are_mean_and_sd_of_the_trials_that_agree(scores):
         found = band(figure, number)
         assert found["min"].tolist() == pytest.approx((expected["mean"] - expected["std"]).tolist())
         assert found["max"].tolist() == pytest.approx((expected["mean"] + expected["std"]).tolist())
+
+
+def test_the_legend_says_how_many_trials_are_behind_each_line_not_behind_its_colour(make_run):
+    maker = make_run()
+    for latents, beta, seed in product((2, 4, 8), (1.0, 4.0, 16.0), range(3)):
+        rows = [{"step": step, "mig": beta} for step in STEPS]
+        quick_trial(maker, rows, model__latents=latents, framework__beta=beta, seed=seed)
+    figure, caption = drawn(scores_of(maker))
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [f"latents {n} (n = 9)" for n in (2, 4, 8)]
+    assert legend(figure) == [f"{n} (n = 3)" for n in (1, 4, 16)]
+    assert "the mean over n trials" in caption.text
 
 
 def test_a_mean_ends_where_the_first_of_its_trials_ends(make_run):

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from disentune.report.differences import differences
-from disentune.report.page import differences_of, html
+from disentune.report.page import differences_of, html, looked_at
 from disentune.report.scores import RunScores
 from disentune.results.tables import objective_or_default
 
@@ -27,8 +27,7 @@ def test_two_seeds_have_no_columns_of_p(studied):
     found = differences_of(results, objective_or_default(results))
     titles = [column.title for column in found["columns"]]
     assert titles == ["a", "b", "n", "a - b", "95 % interval", "verdict"]
-    page = html(
-        RunScores(results, objective_or_default(results)), [], "runs/demo/main", datetime(2026, 1, 2, tzinfo=UTC)
-    )
+    where, scores = "runs/demo/main", RunScores(results, objective_or_default(results))
+    page = html(scores, [], where, datetime(2026, 1, 2, tzinfo=UTC), looked_at(results, where))
     assert "with its 95 % t interval" in page
     assert "p holm" not in page

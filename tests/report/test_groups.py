@@ -274,3 +274,26 @@ def test_geometric_grids_are_logarithmic():
     assert not canvas.wants_log([1, 4])
     assert not canvas.wants_log([10, 11, 12.1])  # grows by a tenth: a line says as much
     assert not canvas.wants_log([-1, 1, 100])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "expected"),
+    [
+        (2e-4, 7e-3, 8, [2e-4, 5e-4, 1e-3, 2e-3, 5e-3]),
+        (2e-4, 7e-3, 4, [3e-4, 1e-3, 3e-3]),
+        (1e-3, 1, 12, [1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1]),
+        (1e-3, 1, 4, [1e-3, 0.01, 0.1, 1]),
+        (1e-8, 1, 4, [1e-8, 1e-5, 1e-2]),
+    ],
+)
+def test_ticks_of_a_logarithmic_axis_are_round_and_at_most_as_many_as_fit(low, high, most, expected):
+    assert canvas.log_ticks(low, high, most) == pytest.approx(expected)
+
+
+def test_drawn_numbers_over_less_than_two_decades_have_several_labels():
+    figure = canvas.figure()
+    axes = figure.subplots()
+    number_axis(axes, np.geomspace(1.5e-4, 7e-3, 30), 6.0)
+    figure.canvas.draw()
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0.0002", "0.0005", "0.001", "0.002", "0.005"]
+    assert [label.get_text() for label in axes.get_xticklabels(minor=True)] == []

@@ -37,9 +37,24 @@ def test_dots_stand_at_their_numbers_and_the_line_is_the_best_mean_so_far(scores
     with canvas.style():
         KIND.draw(figure, scores, History())
     dots, line = figure.axes[0].lines
+    assert (figure.axes[0].get_xticks() % 1 == 0).all()
     found = np.array(sorted(zip(dots.get_xdata(), dots.get_ydata(), strict=True)))
     assert found == pytest.approx(np.array([(0, 0.3), (0, 0.31), (1, 0.1), (1, 0.11), (2, 0.2), (2, 0.21)]))
     assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([0, 1, 2], pytest.approx([0.305] * 3))
+
+
+def test_a_point_of_which_a_seed_failed_or_has_no_score_is_in_no_line(make_run):
+    maker = make_run()
+    suggested(maker, {"all": [{"framework.beta": beta} for beta in BETAS]})
+    for beta, broken in zip(BETAS, ("failed", "running", None), strict=True):
+        quick_trial(maker, [{"step": 1500, "mig": beta}], framework__beta=beta, seed=0)
+        quick_trial(maker, [{"step": 1500, "mig": beta}] if broken is None else [],
+                    status=broken or "done", framework__beta=beta, seed=1)  # fmt: skip
+    figure = canvas.figure()
+    with canvas.style():
+        KIND.draw(figure, RunScores(read(maker.run), MIG), History())
+    _, line = figure.axes[0].lines
+    assert (line.get_xdata().tolist(), line.get_ydata().tolist()) == ([2], [0.2])
 
 
 @pytest.mark.parametrize("lower", [True, False])

@@ -6,6 +6,7 @@ import numpy as np
 import optuna
 import pandas as pd
 import pytest
+from matplotlib.text import Text
 
 from disentune.report import canvas, importance
 from disentune.report.importance import KIND, MOST_BARS, REST
@@ -234,7 +235,7 @@ def test_each_arm_is_explained_by_itself_so_what_arms_differ_in_has_no_bar(make_
     names = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
     lengths = [[patch.get_width() for patch in axes.patches] for axes in figure.axes]
     found = [dict(zip(*pair, strict=True)) for pair in zip(names, lengths, strict=True)]
-    assert titles == ["plain", "wide"]
+    assert titles == ["plain (n = 16)", "wide (n = 16)"]
     assert all("width" not in bars for bars in found)
     assert found[0]["beta"] > 0.9
     assert found[1]["beta"] < 0.5
@@ -242,6 +243,18 @@ def test_each_arm_is_explained_by_itself_so_what_arms_differ_in_has_no_bar(make_
     assert "all 16 trials of plain" in caption.text
     assert "not the variance explained" in caption.text
     assert "With only 16 trials" in caption.text
+
+
+def test_no_label_of_several_arms_is_cut_off_at_the_edge(make_run):
+    with canvas.style():
+        figure = canvas.figure()
+        KIND.draw(figure, two_arms(make_run()), Importance())
+        canvas.png(figure)
+    (label,) = (text for text in figure.findobj(Text) if text.get_text().startswith("share"))
+    texts = [label, *(text for axes in figure.axes for text in axes.texts)]
+    ends = np.array([text.get_window_extent().corners() for text in texts])
+    assert ends.min() >= 0
+    assert (ends.max(axis=(0, 1)) <= figure.bbox.size).all()
 
 
 def test_an_arm_with_few_trials_and_many_arms_are_refused_with_a_sentence(make_run):

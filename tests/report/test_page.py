@@ -297,6 +297,24 @@ def test_a_run_that_is_going_says_so_and_how_to_make_the_page_again(small):
     assert found.all("h3")[0].text == "Best trial so far"
 
 
+def test_states_are_of_the_time_of_the_tables_however_long_the_figures_take(make_run, monkeypatch):
+    maker = make_run()
+    maker.sweep(objective={"metric": "mig", "mode": "max"}, seeds=3)
+    running = quick_trial(maker, [{"step": 500, "mig": 0.1}], status="running")
+
+    def slowly(*arguments):
+        maker.run.trial(running).set_status(Status(state="done", step=1500))
+        quick_trial(maker, [{"step": 500, "mig": 0.2}], status="running", seed=1)
+        return []
+
+    monkeypatch.setattr(page, "drawings", slowly)
+    with maker.run.locked():
+        page.write(read(maker.run), "runs/demo/main", NOW)
+    parsed = Parsed(maker.run.report_page.read_text())
+    (line,) = parsed.all("p", class_="status")
+    assert "3 trials: 1 running, 2 not begun" in " ".join(line.text.split())
+
+
 def test_a_killed_run_is_interrupted_and_its_running_trials_wait(small):
     quick_trial(small, rows(0.1, 500), status="running", seed=7)
     found = parsed(small.run, "runs/a b")

@@ -89,6 +89,13 @@ def test_many_numbers_have_ticks_at_round_values(make_run):
     assert set(ticks(figure, 0).values()) <= {"0.0001", "0.001", "0.01", "0.1", "1"}
 
 
+def test_few_decades_have_several_ticks_and_whole_numbers_whole_ticks(make_run):
+    grid = [{"framework__beta": 2e-4 * 1.1**i, "dataset__spacing": 1 + i % 8} for i in range(40)]
+    figure, _ = drawn(trials(make_run(), grid, range(40)))
+    found = {tick for place in (0, 1) for tick in ticks(figure, place).values()}
+    assert found == {"0.0002", "0.0005", "0.001", "0.002", "0.005", "2", "4", "6", "8"}
+
+
 def test_ticks_that_would_touch_are_left_out(make_run):
     grid = [{"model__latents": latents, "framework__beta": beta} for latents, beta in [(1, 1.0), (2, 2.0), (100, 3.0)]]
     assert list(ticks(drawn(trials(make_run(), grid, [0, 1, 2]))[0], 0).values())[-1] == "100"

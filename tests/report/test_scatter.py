@@ -108,6 +108,16 @@ def test_chosen_for_the_objective_and_the_first_other_metric(scores):
     assert KIND.choose(scores) == [Scatter(x="sap", y="mig")]
 
 
+def test_another_measurement_of_the_objective_is_not_set_against_it(make_run):
+    maker = make_run()
+    for beta in (1.0, 2.0, 3.0):
+        row = {"step": 1, "mig": beta, "mig_fast": beta, "mig_scored": beta, "mig_sampled_scored": beta, "udr": beta}
+        quick_trial(maker, [row], framework__beta=beta)
+    scores = RunScores(read(maker.run), MIG)
+    assert [(spec.x, spec.y) for spec in KIND.choose(scores)] == [("udr", "mig")]
+    assert drawn(scores, x="mig_fast")[0].get_xlabel() == "MIG fast (higher is better)"
+
+
 def test_its_axes_are_metrics_and_no_keys():
     figure = Scatter(x="sap", y="mig", by="arm")
     assert (metrics_of(figure), keys_of(figure)) == (["sap", "mig"], ["arm"])

@@ -81,6 +81,20 @@ def test_bars_are_the_means_of_replicates_with_their_number_below(arms):
     assert [text.get_text() for text in figure.axes[0].texts if text.get_text() == "3"] == ["3"] * 6
 
 
+@pytest.mark.parametrize(("seeds", "left"), [(1, "Lines connect single trials."), (2, "Lines connect means;")])
+def test_single_trials_are_not_called_means(make_run, seeds, left):
+    maker = make_run()
+    for beta in (0.1, 1.0, 10.0):
+        for seed in range(seeds):
+            maker.trial(curve(beta / 10), framework__beta=beta, seed=seed)
+    figure = canvas.figure()
+    with canvas.style():
+        caption = KIND.draw(figure, RunScores(read(maker.run), OBJECTIVE), Summary())
+    told = [caption.text, *(axes.get_title(loc="left") for axes in figure.axes)]
+    assert left in caption.text
+    assert ["mean" in text for text in told] == [seeds > 1] * 3
+
+
 def test_the_one_number_that_varies_is_the_place(betas):
     assert layout(betas) == Layout("framework.beta")
 

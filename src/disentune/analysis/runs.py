@@ -76,7 +76,7 @@ def compared_trials(runs: Sequence[Results], metric: str, objective: Objective) 
     For a metric that is not the objective, the last value counts. If some trials trained to their end, the others are
     left out, so that trials of equal budget are compared.
     """
-    at = at_of(objective) if metric == objective.metric else "last"
+    at = at_of(objective, metric)
     frames = [
         results.trials[[SEED, "arm", "status", *config_keys(results.trials)]].assign(
             **{RUN: results.run.name, metric: values(results, metric, at), CUT: [one.cut for one in results.records]}

@@ -83,7 +83,7 @@ class RunResults(Results):
         with in_python():
             objective = tables.objective_or_default(self)
             metric = objective.metric if metric is None else metric
-            at = tables.at_of(objective) if metric == objective.metric else "last"
+            at = tables.at_of(objective, metric)
             if self.rows.empty:
                 raise ConfigError("no trial of this run has reported a number yet")
             frame = tables.ranked(self, metric, tables.mode_of(self, metric), at)

@@ -73,7 +73,8 @@ def show_plan(
 def aside(count: int) -> str:
     """A note about trials that `run --drop` has set aside."""
     where = "in the run's folder dropped/"
-    return f"{count} {_trials(count)} set aside {where}; running a sweep that contains them restores them"
+    them = "it" if count == 1 else "them"
+    return f"{count} {_trials(count)} set aside {where}; running a sweep that contains {them} restores {them}"
 
 
 def _trials(count: int) -> str:

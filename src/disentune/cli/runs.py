@@ -154,7 +154,10 @@ def results(
     by: Annotated[list[str] | None, typer.Option(help="Group by this key instead of every key that varies.")] = None,
     metric: Annotated[str | None, typer.Option(help="Metric to rank by; default: the sweep's objective.")] = None,
     only: OnlyTrials = None,
-    at: Annotated[At, typer.Option(help="Which value of each trial counts.")] = At.last,
+    at: Annotated[
+        At | None,
+        typer.Option(help="Which value of each trial counts; default: as the sweep's objective says, else the last."),
+    ] = None,
     trials: Annotated[bool, typer.Option("--trials", help="One line per trial instead of one per group.")] = False,
     csv: Annotated[
         bool, typer.Option("--csv", help="Print every row as CSV, with control characters escaped.")
@@ -176,7 +179,7 @@ def results(
     if as_json or csv or parquet:
         _print_rows(find(run, storage), asked, as_json, csv)
     else:
-        about = [by, metric, only, at.value, trials]
+        about = [by, metric, only, at, trials]
         show_steadily(find(run, storage), "results", about, lambda found: _show_table(found, asked))
 
 
@@ -186,7 +189,7 @@ class Asked(NamedTuple):
     by: list[str] | None
     metric: str | None
     only: str | None
-    at: At
+    at: At | None
     trials: bool
 
 
@@ -223,26 +226,28 @@ def _show_table(run: Run, asked: Asked) -> None:
         _show_results(loaded, asked.by, asked.metric, asked.at, asked.trials)
 
 
-def _show_results(loaded: Results, by: list[str] | None, metric: str | None, at: At, trials: bool) -> None:
+def _show_results(loaded: Results, by: list[str] | None, metric: str | None, at: At | None, trials: bool) -> None:
     from disentune.analysis.statistics import INTERVAL, intervals
     from disentune.cli.display import frame_table
     from disentune.results import tables
 
-    chosen = metric or tables.objective_or_default(loaded).metric
+    objective = tables.objective_or_default(loaded)
+    chosen = metric or objective.metric
+    which = at.value if at else tables.at_of(objective, chosen)
     if trials:
-        frame = tables.ranked(loaded, chosen, tables.mode_of(loaded, chosen), at.value)
+        frame = tables.ranked(loaded, chosen, tables.mode_of(loaded, chosen), which)
         columns = ["trial_id", *tables.told_arm(frame), "seed", "status", "step", *tables.varying_keys(frame), chosen]
     else:
-        frame = tables.aggregate(loaded, by or None, chosen, at.value)
+        frame = tables.aggregate(loaded, by or None, chosen, which)
         frame.insert(0, "#", range(1, len(frame) + 1))
         frame.insert(frame.columns.get_loc("mean") + 1, INTERVAL, intervals(frame))
         columns = [key for key in frame if key != "arm" or by or tables.told_arm(frame)]
-    at_steps = tables.steps_in_words(loaded, chosen) if at is At.last else ""
-    out.print(f"[bold]{escape(chosen)}[/], {at.value} value of each trial{at_steps}")
+    at_steps = tables.steps_in_words(loaded, chosen) if which == "last" else ""
+    out.print(f"[bold]{escape(chosen)}[/], {which} value of each trial{at_steps}")
     out.print(frame_table(frame, list(dict.fromkeys(columns))))
     show_notes(frame)
     if not trials and metric is None:
-        _show_overview(tables.overview(loaded, by or None, chosen, at.value))
+        _show_overview(tables.overview(loaded, by or None, chosen, which))
     show_failures(loaded)
 
 

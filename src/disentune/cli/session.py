@@ -115,9 +115,10 @@ def _summary(run: Run, is_stage: bool) -> None:
     out.print(", ".join(f"{count} {state}" for state, count in states.items()))
     objective = tables.objective_or_default(loaded)
     if not loaded.rows.empty:
-        table = tables.aggregate(loaded, None, objective.metric)
-        at = tables.steps_in_words(loaded, objective.metric)
-        out.print(f"\n[bold]{escape(objective.metric)}[/], last value of each trial{at}{tables.over_seeds(table)}:")
+        which = tables.at_of(objective)
+        table = tables.aggregate(loaded, None, objective.metric, which)
+        at = tables.steps_in_words(loaded, objective.metric) if which == "last" else ""
+        out.print(f"\n[bold]{escape(objective.metric)}[/], {which} value of each trial{at}{tables.over_seeds(table)}:")
         columns = [key for key in table if key != "arm" or tables.told_arm(table)]
         out.print(frame_table(table, columns, 30))
         show_notes(table)

@@ -8,11 +8,14 @@ import typer
 
 from disentune.cli.session import Terminal, command_again
 from disentune.cli.terminal import out
-from disentune.errors import DONE, INTERRUPTED, SOME_FAILED
+from disentune.errors import DONE, INTERRUPTED, SOME_FAILED, ConfigError, Problem, collected
 from disentune.sessions import study as studies
 from disentune.sessions.session import Wanted, is_budget
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from disentune.runs.ledger import Run
     from disentune.runs.preview import Plan
     from disentune.runs.stages import Progress, Stage
@@ -23,6 +26,28 @@ if TYPE_CHECKING:
 def read_chain(sweep: SweepFile) -> list[Stage]:
     """Raises one ConfigError with every problem of every stage."""
     return studies.read_chain(sweep, Terminal())
+
+
+def read_stages(path: Path, sets: Sequence[str], name: str, only: str | None) -> list[Stage]:
+    """The stages of a sweep file. Raises one ConfigError with every problem of the files and of these options."""
+    from disentune.spec.selection import assert_possible
+    from disentune.spec.space import read_file
+
+    wrong: list[Problem] = []
+    with collected(wrong, f"--name {name!r}"):
+        studies.assert_run_name(name)
+    if only is not None:
+        with collected(wrong, f"--only {only!r}"):
+            assert_possible(only)
+    try:
+        stages = read_chain(read_file(path, sets))
+    except ConfigError as error:
+        if error.problems and wrong:
+            raise ConfigError(error.subject, [*error.problems, *wrong]) from None
+        raise
+    if len(wrong) > 1:
+        raise ConfigError(f"{path} cannot run", wrong)
+    return stages
 
 
 def study_of(run: Run, stages: list[Stage], wanted: Wanted) -> Study:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disentune.cli.options import Limit, Name, Retry, Sets, SweepPath
-from disentune.cli.stages import read_chain
+from disentune.cli.stages import read_stages
 from disentune.cli.terminal import err, out
 from disentune.errors import INTERRUPTED, ConfigError
 from disentune.sessions.study import assert_run_name
@@ -52,13 +52,12 @@ def submit(
     """
     from disentune.cluster import submission
     from disentune.cluster.token import token_notes
-    from disentune.spec import space
 
     if working_dir is not None:
         working_dir = working_dir.resolve()
         submission.assert_small(working_dir)
         sys.path.insert(0, str(working_dir))  # the cluster imports plug-ins from there
-    stages = read_chain(space.read_file(sweep, set_ or ()))
+    stages = read_stages(sweep, set_ or (), name, only)
     asked = stages[-1].asked
     read = asked.sweep
     assert_run_name(name)

@@ -21,7 +21,7 @@ from disentune.cli.options import (
     SweepPath,
 )
 from disentune.cli.session import show_plan_of
-from disentune.cli.stages import carry_out_study, read_chain, show_stages, stages_json, study_of
+from disentune.cli.stages import carry_out_study, read_chain, read_stages, show_stages, stages_json, study_of
 from disentune.cli.terminal import out, patient_progress, print_json
 from disentune.errors import ConfigError
 from disentune.files.storage import DEFAULT_STORAGE
@@ -34,11 +34,9 @@ if TYPE_CHECKING:
     from disentune.runs.stages import Stage
 
 
-def _read(path: Path, sets: list[str] | None, storage: str, name: str) -> tuple[Run, list[Stage]]:
+def _read(path: Path, sets: list[str] | None, only: str | None, storage: str, name: str) -> tuple[Run, list[Stage]]:
     """The run that a sweep file is about, and the stages of the sweep."""
-    from disentune.spec.space import read_file
-
-    stages = read_chain(read_file(path, sets or ()))
+    stages = read_stages(path, sets or (), name, only)
     return run_folder(storage, stages[-1].name, name), stages
 
 
@@ -66,7 +64,7 @@ def plan(
 
     planned = None
     try:
-        study = study_of(*_read(sweep, set_, storage, name), Wanted(only, limit, drop=drop))
+        study = study_of(*_read(sweep, set_, only, storage, name), Wanted(only, limit, drop=drop))
         looks = looked_at(study)
         planned, asked = planned_study(study, looks), looks.asked
         missing = unprepared(planned)
@@ -129,7 +127,7 @@ def run(
     Examples: disentune run sweeps/quickstart.yaml; disentune run sweeps/quickstart.yaml --set seeds=5 --name five
     """
     wanted = Wanted(only, limit, address, retry_failed, drop)
-    carry_out_study(study_of(*_read(sweep, set_, storage, name), wanted))
+    carry_out_study(study_of(*_read(sweep, set_, only, storage, name), wanted))
 
 
 def resume(

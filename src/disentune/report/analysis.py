@@ -79,7 +79,8 @@ def draw(figure: Figure, scores: RunScores, spec: AnalysisFigure) -> Caption:
     else:
         text = _draw_tables(figure, rows, LAYOUTS[spec.analysis])
     counts = f"n = {rows['n'].min()}" if rows["n"].nunique() == 1 else f"n = {rows['n'].min()} to {rows['n'].max()}"
-    return Caption(ANALYSES[spec.analysis].question.split("?")[0] + "?", f"{text} {counts}.")
+    question = ANALYSES[spec.analysis].question.split("?")[0] + "?"
+    return Caption(words(spec.analysis).capitalize(), f"{text} {counts}.", question)
 
 
 def rows_of(scores: RunScores, spec: AnalysisFigure) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """The style of every figure: colours, labels, axes, and the files that it is saved to."""
 
 import io
+import math
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -117,6 +118,18 @@ def wants_log(places: Iterable[float]) -> bool:
     ratios = [after / before for before, after in pairwise(distinct)]
     is_geometric = len(ratios) > 1 and max(ratios) <= 1.01 * min(ratios) and min(ratios) >= GROWS
     return distinct[-1] / distinct[0] > LOG_SPAN or is_geometric
+
+
+def log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers from low to high for a logarithmic axis: 1, 2 and 5 times a power of ten if they are at most
+    `most`, else only some of these."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found: list[float] = []
+    for factors in ((1, 2, 5), (1, 3), (1,)):
+        found = [place for power in decades for factor in factors if low <= (place := factor * 10.0**power) <= high]
+        if len(found) <= most:
+            return found
+    return found[:: math.ceil(len(found) / max(1, most))]
 
 
 def log_where_wide(axes: Axes, places: Sequence[float]) -> None:

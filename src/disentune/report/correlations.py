@@ -70,7 +70,7 @@ def draw(figure: Figure, scores: RunScores, spec: Correlations) -> Caption:
 
 
 def _shown(scores: RunScores, spec: Correlations) -> _Shown:
-    asked = list(dict.fromkeys(spec.metrics or scores.metrics))
+    asked = list(dict.fromkeys(spec.metrics or _unrepeated(scores.metrics)))
     frame = _frame(scores, asked)
     metrics = [key for key in frame if key not in ("trial_id", DATASET)]
     notes = [f"No trial reports {words(key)}." for key in asked if key not in metrics]
@@ -83,6 +83,11 @@ def _shown(scores: RunScores, spec: Correlations) -> _Shown:
     if not any(_has_pair(panel.values) for panel in panels):
         raise NothingToDraw(f"no two metrics have different values in {FEWEST} trials or more")
     return _Shown(metrics, panels, notes + more)
+
+
+def _unrepeated(metrics: list[str]) -> list[str]:
+    """Without scores that `disentune score` computed again for a metric of the sweep: both rank the trials alike."""
+    return [metric for metric in metrics if metric.removesuffix("_scored") not in set(metrics) - {metric}]
 
 
 def _frame(scores: RunScores, metrics: list[str]) -> pd.DataFrame:

@@ -104,7 +104,7 @@ def draw(figure: Figure, scores: RunScores, spec: Curves) -> Caption:
         _label(axes, scores, metric, courses)
         outer_labels_only(axes)
         drawn += courses
-    _legend(figure, series, trials["series"])
+    _legend(figure, series, drawn)
     by = titled(layout.shown)
     title = f"{words(metric)} during training" + (f", by {by}" if by else "")
     return Caption(title[0].upper() + title[1:], _explained(scores, drawn, layout, series))
@@ -209,18 +209,23 @@ def _label(axes: Axes, scores: RunScores, metric: str, courses: list[Course]) ->
     tidy(axes)
 
 
-def _legend(figure: Figure, series: Shown, column: pd.Series) -> None:
-    """A legend below the axes, where there is room for long names."""
+def _legend(figure: Figure, series: Shown, courses: list[Course]) -> None:
+    """A legend below the axes, where there is room for long names; n is the number of trials behind a line."""
     if not series.keys:
         return
-    counts = column.value_counts()
-    texts = [f" {text} (n = {counts[value]})" for text, value in zip(series.labels, series.values, strict=True)]
+    counts = {text: [one.trials for one in courses if one.label == text and one.trials] for text in series.labels}
+    texts = [f" {text} (n = {_in_range(some)})" for text, some in counts.items()]
     styles: Any = list(_styles())[: len(texts)]
     handles = [Line2D([], [], color=colour, linestyle=line, linewidth=2) for colour, line in styles]
     columns = int(np.clip(80 // (max(map(len, texts)) + 5), 1, 3))
     figure.legend(handles, texts, frameon=False, fontsize=9, loc="outside lower center", ncols=columns,
                   title=series.title)  # fmt: skip
     heighten(figure, 0.2 * -(-len(texts) // columns) + 0.15)
+
+
+def _in_range(counts: list[int]) -> str:
+    least, most = min(counts), max(counts)
+    return f"{least}" if least == most else f"{least} to {most}"
 
 
 def _explained(scores: RunScores, courses: list[Course], layout: Layout, series: Shown) -> str:

@@ -11,10 +11,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import NullFormatter, NullLocator
 
 from disentune.errors import did_you_mean
-from disentune.report.canvas import GREY, LOG_SPAN, PALETTE, WIDTH, colours, log_where_wide, tidy, words
+from disentune.report.canvas import GREY, LOG_SPAN, PALETTE, WIDTH, colours, log_ticks, log_where_wide, tidy, words
 from disentune.report.design import Layout, filled
 from disentune.report.kind import Caption
 from disentune.report.scores import NothingToDraw, RunScores
@@ -36,6 +36,8 @@ LETTER = 0.085
 """Inches per letter of a label, slightly more than the average."""
 MARGIN = 1.0
 """Inches next to the axes."""
+TICK = 0.7
+"""Inches for the label of a tick."""
 IN_A_ROW = 3
 """Panels."""
 PANEL_WIDTH, PANEL_HEIGHT = 3.2, 2.7
@@ -344,6 +346,10 @@ def number_axis(axes: Axes, places: Iterable[float], inches: float) -> None:
     if len(distinct) <= MOST_TICKS:
         axes.set_xticks(distinct, _thinned(axes, distinct, inches))
         axes.set_xticks([], minor=True)
+    elif axes.get_xscale() == "log":
+        ticks = log_ticks(distinct[0], distinct[-1], max(2, int(inches / TICK)))
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.xaxis.set_minor_locator(NullLocator())
     else:  # matplotlib writes powers as formulas, which are disabled because names may contain a dollar sign
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.xaxis.set_minor_formatter(NullFormatter())

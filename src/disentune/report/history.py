@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from disentune.report.canvas import INK, PALETTE
 from disentune.report.groups import (
@@ -37,16 +38,17 @@ def choose(scores: RunScores) -> list[History]:
 def draw(figure: Figure, scores: RunScores, spec: History) -> Caption:
     trials = _trials(scores, spec.metric)
     lower = scores.better(spec.metric).startswith("lower")
-    several = trials["arm"].nunique() > 1
+    several, seeds = trials["arm"].nunique() > 1, scores.results.trials["seed"].nunique()
     for axes, own in panelled(figure, scores, trials, ["arm"] if several else []):
         draw_dots(axes, own["point"].to_numpy(dtype=float), own, PALETTE[0], 5)
-        _draw_best(axes, best_so_far(own, lower))
+        _draw_best(axes, best_so_far(own, lower, seeds))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("number of the point" if several else f"number of the point (n = {len(own)} trials)")
         score_axis(axes, scores, spec.metric)
         outer_labels_only(axes)
     return captioned(
         f"{said(scores, spec.metric)} by point of the search", counted(scores, trials),
-        "The line is the best mean over the seeds of a point so far, among points that trained to the end.",
+        "The line is the best mean over the seeds of a point so far, among points whose seeds all trained to the end.",
         budgets(trials).replace(f"means {EXCLUDED}", "the line excludes them"),
     )  # fmt: skip
 
@@ -62,10 +64,11 @@ def _trials(scores: RunScores, metric: str | None) -> pd.DataFrame:
     return trials
 
 
-def best_so_far(trials: pd.DataFrame, lower: bool) -> pd.Series:
-    """The best mean so far, by point number, over points all of whose seeds trained to the end."""
-    points = trials.groupby("point").agg(value=("value", "mean"), cut=("cut", "any"))
-    ended = points["value"][~points["cut"]].sort_index()
+def best_so_far(trials: pd.DataFrame, lower: bool, seeds: int = 1) -> pd.Series:
+    """The best mean so far, by point number, over points all of whose seeds trained to the end. A point with a seed
+    that failed or has no score yet does not count: the mean of the others is no value of the search."""
+    points = trials.groupby("point").agg(value=("value", "mean"), cut=("cut", "any"), scored=("value", "size"))
+    ended = points["value"][~points["cut"] & (points["scored"] >= seeds)].sort_index()
     return ended.cummin() if lower else ended.cummax()
 
 

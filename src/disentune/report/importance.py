@@ -233,9 +233,11 @@ def _draw_arms(
     figure.set_size_inches(width, (1.0 if len(shares) == 1 else 1.3) + 0.32 * count)
     grid = figure.subplots(1, len(shares), squeeze=False)[0]
     for axes, (arm, some) in zip(grid, shares.items(), strict=True):
-        _draw_bars(axes, some, f"share in the forest's {words(metric)} (n = {len(designs[arm].value)})")
-        if len(shares) > 1:
-            axes.set_title(brief(arm, LONGEST), fontsize=10, loc="left")
+        label, used = f"share in the forest's {words(metric)}", f"(n = {len(designs[arm].value)})"
+        if len(shares) > 1:  # two labels side by side would be wider than their panels
+            axes.set_title(f"{brief(arm, LONGEST)} {used}", fontsize=10, loc="left")
+            figure.supxlabel(label, fontsize=10)
+        _draw_bars(axes, some, "" if len(shares) > 1 else f"{label} {used}")
 
 
 def _draw_bars(axes: Axes, shares: Sequence[tuple[str, float]], label: str) -> None:
@@ -245,7 +247,7 @@ def _draw_bars(axes: Axes, shares: Sequence[tuple[str, float]], label: str) -> N
     drawn = axes.barh(range(len(bars)), [share for _, share in bars], height=0.7, color=colours)
     axes.bar_label(drawn, [f"{share:.0%}" for _, share in bars], padding=3, fontsize=9)
     axes.set_yticks(range(len(bars)), [brief(key, LONGEST) for key, _ in bars])
-    axes.set(xlabel=label, xlim=(0, 1.12 * max(share for _, share in bars)))
+    axes.set(xlabel=label, xlim=(0, 1.25 * max(share for _, share in bars)))
     _tidy(axes)
 
 

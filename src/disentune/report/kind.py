@@ -11,10 +11,12 @@ from disentune.report.scores import RunScores
 
 @dataclass(frozen=True)
 class Caption:
-    """`title` says what is shown, `text` explains in a few sentences how to read it; both are plain text."""
+    """`title` says what is shown, `text` explains in a few sentences how to read it; both are plain text. `question` is
+    the question that the figure answers if it is more precise than that of its kind."""
 
     title: str
     text: str
+    question: str = ""
 
 
 @dataclass(frozen=True)

@@ -157,8 +157,8 @@ def _drawn(file: str, kind: Kind, spec: Any, scores: RunScores) -> Drawing:
         png, svg = canvas.png(figure), canvas.svg(figure)
     width, height = figure.get_size_inches()
     wide = bool(width > WIDE or height > width)
-    text = f"{caption.text} {_discarded(scores, kept, spec.only)}".strip()
-    return Drawing(kind.name, file, spec.title or caption.title, kind.question, text, png, svg, wide)
+    text, question = f"{caption.text} {_discarded(scores, kept, spec.only)}".strip(), caption.question or kind.question
+    return Drawing(kind.name, file, spec.title or caption.title, question, text, png, svg, wide)
 
 
 def _discarded(scores: RunScores, kept: RunScores, only: str | None) -> str:
@@ -260,6 +260,19 @@ class TrialLine:
     def short_cause(self) -> str:
         first = next(iter(self.cause.splitlines()), "")
         return first if len(first) <= LONGEST_CAUSE else f"{first[: LONGEST_CAUSE - 1]}…"
+
+
+@dataclass(frozen=True)
+class Look:
+    """The states of a run and its trials at one moment."""
+
+    live: bool
+    trials: list[TrialLine]
+
+
+def looked_at(results: Results, where: str) -> Look:
+    live = results.run.is_running()  # before the trials, so that the last statuses of a driver are read
+    return Look(live, trials_of(results, where, live))
 
 
 def trials_of(results: Results, where: str, live: bool) -> list[TrialLine]:
@@ -479,10 +492,13 @@ def write(
     results: Results, where: str, now: datetime, say: Say = lambda *progress: None, source: Source | None = None
 ) -> WrittenPage:
     """Draws everything and writes it to the run; `where` is the run's folder as the user would type it."""
+    look = looked_at(
+        results, where
+    )  # before the figures, which take a while, so that tables and states are of one time
     scores = RunScores(results, objective_or_default(results))
     source = source or source_of(results.run)
     report = WrittenPage(results.run, drawings(scores, source.figures, say), source)
-    text = html(scores, report.drawings, where, now)
+    text = html(scores, report.drawings, where, now, look)
     results.run.figures_folder.mkdir(parents=True, exist_ok=True)
     for drawing in report.drawings:
         if not drawing.reason:
@@ -501,10 +517,8 @@ def _remove_others(report: WrittenPage) -> None:
             path.unlink(missing_ok=True)
 
 
-def html(scores: RunScores, drawn: Sequence[Drawing], where: str, now: datetime) -> str:
-    results = scores.results
-    live = results.run.is_running()
-    trials = trials_of(results, where, live)
+def html(scores: RunScores, drawn: Sequence[Drawing], where: str, now: datetime, look: Look) -> str:
+    results, trials = scores.results, look.trials
     css, script = SHARED_STYLE.read_text(encoding="utf-8") + _source("page.css"), _source("page.js")
     found: str = _template().render(
         css=Markup(css),
@@ -512,7 +526,7 @@ def html(scores: RunScores, drawn: Sequence[Drawing], where: str, now: datetime)
         policy=_policy(css, script),
         name=results.run.name,
         question=results.run.sweep().question,
-        state=state_of_run(results, trials, live),
+        state=state_of_run(results, trials, look.live),
         objective=_objective(scores),
         best=best_trial(scores, trials),
         budget=budget_of(results.run, trials),

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
-from disentune.report.canvas import FAINT, INK, LINES, MISSING, WIDTH, wants_log, words
+from disentune.report.canvas import FAINT, INK, LINES, MISSING, WIDTH, log_ticks, wants_log, words
 from disentune.report.design import varies
 from disentune.report.kind import Caption, Kind
 from disentune.report.places import brief, in_words, range_of, refuse_absent
@@ -129,8 +129,9 @@ def _number_ticks(numbers: pd.Series, low: float, high: float, log: bool) -> np.
     if len(distinct) <= FEW_NUMBERS:
         return distinct
     if log:
-        return 10.0 ** np.arange(np.ceil(np.log10(low)), np.floor(np.log10(high)) + 1)
-    found = np.asarray(MaxNLocator(5).tick_values(low, high))
+        return np.asarray(log_ticks(low, high, FEW_NUMBERS))
+    is_whole = bool((distinct == np.round(distinct)).all())
+    found = np.asarray(MaxNLocator(5, integer=is_whole).tick_values(low, high))
     return found[(found >= low) & (found <= high)]
 
 

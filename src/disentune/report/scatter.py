@@ -33,7 +33,7 @@ LEVEL = 0.95
 
 
 def choose(scores: RunScores) -> list[Scatter]:
-    """The objective against the first other metric, if there are at least three groups."""
+    """The objective against the first metric of something else, if there are at least three groups."""
     try:
         design = scores.scored_design(None)
         x, y = _metrics(scores, Scatter())
@@ -83,7 +83,7 @@ def _colour_key(design: Design) -> list[str]:
 def _metrics(scores: RunScores, spec: Scatter) -> tuple[str, str]:
     y = spec.y or scores.objective.metric
     scores.scored(y)
-    x = spec.x or next((metric for metric in scores.metrics if metric != y), None)
+    x = spec.x or next(iter(scores.compared_with(y)), None)
     if x is None:
         raise NothingToDraw(f"a scatter needs two metrics, but the trials have {y} only")
     if x == y:

@@ -1,5 +1,6 @@
 """The input of figures: the trials of a run with their values. Uses only rows."""
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,11 @@ from disentune.spec.settings import Objective
 
 class NothingToDraw(Exception):
     """Why a figure cannot be drawn; the page shows this sentence instead."""
+
+
+def _measure(metric: str) -> str:
+    """A metric without the suffixes of its sizes, of the codes that it scored, and of a later score."""
+    return re.sub("(_scored|_fast|_sampled|_normal)+$", "", metric)
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,10 @@ class RunScores:
         """Evaluated metrics for which some trial has a number, without running maxima, in the order of the rows."""
         found = evaluated(self.results.metrics)
         return [key for key in found if not key.endswith("_max") and self.results.rows[key].notna().any()]
+
+    def compared_with(self, metric: str) -> list[str]:
+        """The metrics that measure something else, so without `mig_fast` and `mig_scored` for `mig`."""
+        return [key for key in self.metrics if _measure(key) != _measure(metric)]
 
     @cached_property
     def varying(self) -> list[str]:

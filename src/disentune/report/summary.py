@@ -95,6 +95,11 @@ class Outcome:
     ranked: int = 0
     """The total number of groups, of which the best are shown."""
 
+    @property
+    def is_single(self) -> bool:
+        """Whether every group is one trial, so that there are no means."""
+        return bool(self.trials.groupby(["series", "place"], sort=False).size().max() == 1)
+
 
 # ---- as a kind of figure
 
@@ -121,6 +126,8 @@ def _course_in_words(found: Outcome) -> str:
     if not found.has_course:
         return ""
     text = "Right: the mean of each group over the training steps; thin lines are single trials."
+    if found.is_single:
+        text = "Right: each trial over the training steps."
     if found.layout is None or len(_curves(found)) <= MOST_LABELS:
         return text
     x = words(str(found.layout.x))
@@ -135,8 +142,11 @@ def _marks(found: Outcome) -> str:
         )
         return f"Rows are {best}, sorted by their means; groups with less training come last."
     if found.layout and found.layout.x and _is_number_axis(found) and len(found.places) > 1:
+        if found.is_single:
+            return "Lines connect single trials."
         return f"Lines connect means; bars are ± one standard deviation (for at least {FEWEST_SPREAD} trials)."
-    return "Bars are means, with their value above and the number of trials below."
+    bars = "single trials, with their value above" if found.is_single else "means, with their value above"
+    return f"Bars are {bars} and the number of trials below."
 
 
 def _mixture(scores: RunScores, found: Outcome) -> str:
@@ -197,8 +207,8 @@ def _draw_outcome(axes: Axes, scores: RunScores, metric: str | None, layout: Lay
         _draw_against_number(axes, scores, metric, layout) if is_number else _draw_names(axes, scores, metric, layout)
     )
     axes.set_ylabel(scale)
-    meaning = "lines are means" if is_number else "bars are means"
-    axes.set_title(f"Outcome {when}: one dot per trial, {meaning}", loc="left", fontsize=10, color=GREY)
+    meaning = "" if found.is_single else ", lines are means" if is_number else ", bars are means"
+    axes.set_title(f"Outcome {when}: one dot per trial{meaning}", loc="left", fontsize=10, color=GREY)
     _draw_legend(axes, found)
     tidy(axes)
     axes.yaxis.set_tick_params(labelleft=True)
@@ -342,7 +352,8 @@ def _draw_course(axes: Axes, rows: pd.DataFrame, found: Outcome) -> None:
     if len(ends) > 1 and len(named) <= MOST_LABELS:
         _label_ends(axes, named)
     axes.set_xlabel("training step")
-    axes.set_title("Development: mean of each group, thin lines are trials", loc="left", fontsize=10, color=GREY)
+    meaning = "one line per trial" if found.is_single else "mean of each group, thin lines are trials"
+    axes.set_title(f"Development: {meaning}", loc="left", fontsize=10, color=GREY)
     tidy(axes)
     axes.yaxis.set_tick_params(labelleft=True)
 

@@ -110,10 +110,11 @@ class Results:
         line = f"<p>{html.escape(repr(self))}</p>"
         if self.rows.empty:
             return line
-        metric = objective_or_default(self).metric
-        table = aggregate(self, None, metric)
+        objective = objective_or_default(self)
+        metric, at = html.escape(objective.metric), at_of(objective)
+        table = aggregate(self, None, objective.metric, at)
         text = table.to_html(index=False, max_rows=20, float_format="{:.4g}".format)
-        return f"{line}<p>{html.escape(metric)}, last value of each trial{over_seeds(table)}:</p>{text}"
+        return f"{line}<p>{metric}, {at} value of each trial{over_seeds(table)}:</p>{text}"
 
 
 def load(run: str | Place, only: Iterable[str] | None = None) -> Results:
@@ -492,9 +493,10 @@ def objective_or_default(results: Results) -> Objective:
     return Objective(metric=chosen, mode=mode_of(results, chosen))
 
 
-def at_of(objective: Objective) -> At:
-    """Which row of a trial counts for an objective."""
-    return "last" if objective.at == "last" else objective.mode
+def at_of(objective: Objective, metric: str | None = None) -> At:
+    """Which row of a trial counts for the objective; for another metric, the last."""
+    is_other = metric is not None and metric != objective.metric
+    return "last" if is_other or objective.at == "last" else objective.mode
 
 
 def ranked(results: Results, metric: str, mode: Mode, at: At = "last") -> pd.DataFrame:

@@ -350,7 +350,7 @@ class Run:
     def _leased(self, path: RemotePath) -> Iterator[str]:
         """Waits until the lease of a dead driver expires."""
         storage.assert_writable(self.path)
-        with lease.held(path, f"{self.path} is already being run") as token:
+        with lease.held(path, f"{shown(self.path)} is already being run") as token:
             self.stop_path.unlink(missing_ok=True)
             yield token
 
@@ -405,7 +405,7 @@ class Run:
 
     def _held(self) -> ConfigError:
         holder = lease.holder(read_if_there(self.lock_path))
-        return ConfigError(f"{self.path} is already being run {holder}; wait for it or stop it")
+        return ConfigError(f"{shown(self.path)} is already being run {holder}; wait for it or stop it")
 
     def is_running(self) -> bool:
         """Whether a driver holds the run now."""

@@ -69,6 +69,14 @@ def select(expression: str, known: Iterable[str] = ()) -> Selection:
     return Selection(expression, term, frozenset(reader.keys), frozenset(known) | built_in_keys())
 
 
+def assert_possible(expression: str) -> None:
+    """Raises ConfigError for a filter that is wrong whatever the sweep: by its syntax, or by a key of no section."""
+    selection = select(expression)
+    for key in sorted(selection.keys - selection.known):
+        if key.split(".")[0] not in SECTIONS:
+            raise _refused(expression, _unknown_key(key, selection.known))
+
+
 def built_in_keys() -> frozenset[str]:
     """Every dotted key that a trial made of built-in plug-ins can have."""
     keys = {"arm", "seed", "loss_scale", *(f"dataset.{key}" for key in Pixels.model_fields)}

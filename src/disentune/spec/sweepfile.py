@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from disentune.errors import ConfigError, Problem, did_you_mean, unknown
+from disentune.errors import ConfigError, Problem, collected, did_you_mean, unknown
 from disentune.files import documents
 from disentune.files.documents import Document
 from disentune.files.storage import Place
@@ -508,12 +508,16 @@ def parse_sweep(path: Place, overrides: Iterable[str] = (), above: Sequence[Path
             f"{document.file} is a search space, not a sweep: it has only keys of trials. In a sweep, put such keys "
             f"below `trial:` or into an arm; `search_space: {path.stem}` in an arm includes a file of search_spaces/"
         )
-    given = overrides_by_key(overrides)
+    given, wrong = dict[str, Any](), list[Problem]()
+    for one in overrides:
+        with collected(wrong, f"--set {one}"):
+            given |= overrides_by_key([one])
     trial = {key: value for key, value in given.items() if key.split(".")[0] in SECTIONS}
     for key in [key for key in given if key not in trial]:
-        document = _changed(document, key, given[key])
+        with collected(wrong, f"--set {key}"):
+            document = _changed(document, key, given[key])
     override = Document("--set", trial, elsewhere={(key,): f"--set {key}" for key in trial})
-    return _build(document, override, path.stem, [*above, Path(str(path))])
+    return _build(document, override, path.stem, [*above, Path(str(path))], wrong)
 
 
 def _near(path: Place) -> str:
@@ -541,7 +545,14 @@ def embedded_sweep(document: Document, path: tuple[str, ...]) -> SweepFile:
     return parsed.sweep
 
 
-def _build(document: Document, overrides: Document, default_name: str, above: Sequence[Path] = ()) -> Parsed:
+def _build(
+    document: Document,
+    overrides: Document,
+    default_name: str,
+    above: Sequence[Path] = (),
+    wrong: Sequence[Problem] = (),
+) -> Parsed:
+    """`wrong`: the overrides that could not be read."""
     builder, tree = _Builder(document, above), document.value
     for key in tree:
         if key not in SWEEP_KEYS:
@@ -555,7 +566,7 @@ def _build(document: Document, overrides: Document, default_name: str, above: Se
     before = len(builder.problems)
     trial = builder.layer(document, {} if tree.get("trial") is None else tree["trial"], ("trial",))
     override = builder.layer(overrides, overrides.value, ())
-    are_unread = len(builder.problems) > before
+    are_unread = bool(wrong) or len(builder.problems) > before
     arms = tree.get("arms", {"all": {}})
     if not isinstance(arms, Mapping) or not arms:
         builder.complain(document.where(("arms",)), "arms: must be a mapping of at least one arm")
@@ -577,7 +588,7 @@ def _build(document: Document, overrides: Document, default_name: str, above: Se
         where=where,
         needs=needed,
     )
-    return Parsed(sweep, builder.problems, frozenset(builder.unread))
+    return Parsed(sweep, [*wrong, *builder.problems], frozenset(builder.unread))
 
 
 def _trial_keys() -> list[str]:
