@@ -10,7 +10,7 @@ def test_a_run_that_is_not_running_has_nothing_to_stop(disentune, finished):
     assert code == 0
     assert out == (
         "runs/tiny/main is not running, so there is nothing to stop\n"
-        "continue later with: disentune resume runs/tiny/main\n"
+        "see how far it is: disentune status runs/tiny/main\n"
     )
     assert finished.stop_reason() is None
 

@@ -36,7 +36,7 @@ def stop(
     found = find_run(run, storage)
     if not found.is_running():
         out.print(f"{shown(found.path)} is not running, so there is nothing to stop", markup=False)
-        _show_next(found)
+        out.print(f"see how far it is: disentune status {quoted(found.path)}", markup=False)
         return
     asked = found.stop_reason()
     if asked is None:
