@@ -92,6 +92,7 @@ def measure(bench: Bench, folder: Path, trials: int) -> None:
     changing = made_run(folder / f"{trials} changing", trials)
     for name in READING:
         command = [sys.executable, "-m", "disentune.cli", *lines(changing)[name]]
+        cpu_s(command, folder)
         timers[f"{name}, changed"] = lambda command=command: cpu_s_once_changed(command, folder, changing)  # type: ignore[misc]
         goals[f"{name}, changed"] = GOAL_S[trials]
     plan = [sys.executable, "-m", "disentune.cli", "plan", "sweeps/quickstart.yaml", "--storage", str(folder / "none")]
