@@ -129,13 +129,7 @@ export const runView = async (root, [run], params, signal) => {
   const about = aboutPanel(run, signal);
   const panels = { overview: overview.element, trials: table.element, figures: figures.element, about: about.element };
   const tabs = h("div", { class: "tabs", role: "tablist" }, Object.entries(TABS).map(([name, text]) => h("a", { role: "tab", href: `#/run/${encodeURIComponent(run)}?tab=${name}`, "data-tab": name, text })));
-  const reading = h("p", { class: "hint", text: "Reading …" });
-  root.append(reading);
-  const open = () => {
-    reading.remove();
-    root.append(h("div", { class: "head" }, h("div", {}, title, question)), bar, words, h("div", { class: "tiles" }, progress.element, speed.element, left.element, best.element, faults.element), tabs, ...Object.values(panels));
-    showTab();
-  };
+  const parts = [h("div", { class: "head" }, h("div", {}, title, question)), bar, words, h("div", { class: "tiles" }, progress.element, speed.element, left.element, best.element, faults.element), tabs, ...Object.values(panels)];
 
   let found = null;
   let columns = null;
@@ -182,14 +176,21 @@ export const runView = async (root, [run], params, signal) => {
     return answer;
   };
 
+  const open = () => {
+    root.replaceChildren(...parts);
+    showTab();
+  };
+  open();
   await every(1000, async () => {
-    const isFirst = !found;
     found = await get("run", { run }, signal);
-    if (isFirst) open();
+    if (!root.childElementCount) open();
     complain(found.trouble);
     showState();
     while ((await readLines()).more && !signal.aborted);
     await overview.update(found, columns, since, !panels.overview.hidden);
     return found.read < found.of || !found.picture ? 400 : found.live ? 1000 : 3000;
-  }, signal, (error) => { reading.remove(); complain(error.message); });
+  }, signal, (error) => {
+    complain(error.message);
+    if (!found && error.status < 500) root.replaceChildren();  // there is no such run, or it may not be read
+  });
 };
