@@ -1,7 +1,8 @@
 """CPU time of the commands that people type all day, against `python -c "import pandas"` in the same rounds.
 
 The commands look at a made-up run of 20 trials that nobody writes to. `again` is a command that has answered before,
-with no file of the run changed since; `first` has an empty cache. `BENCH_LONG=1` adds a run of 12,600 trials.
+with no file of the run changed since; `changed` has answered before, and one trial has changed since, as in a run that
+is running; `first` has an empty cache. `BENCH_LONG=1` adds a run of 12,600 trials.
 """
 
 import itertools
@@ -26,6 +27,7 @@ from disentune.spec.config import TrialConfig, nested
 
 ROUNDS = 5
 GOAL_S = {20: 0.5, 12600: 2.0}
+READING = ("runs", "status", "results")
 PLAN_GOAL_S = 1.0
 PANDAS = [sys.executable, "-c", "import pandas"]
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,6 +66,12 @@ def cpu_s(command: Sequence[str], cache: Path) -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
+def cpu_s_once_changed(command: Sequence[str], cache: Path, run: Run) -> float:
+    """After one trial was written."""
+    run.trials()[0].status_path.touch()
+    return cpu_s(command, cache)
+
+
 def lines(run: Run) -> dict[str, list[str]]:
     where = str(run.path)
     return {"--help": ["--help"], "list": ["list"], "runs": ["runs", str(run.path.parent.parent)],
@@ -81,6 +89,12 @@ def measure(bench: Bench, folder: Path, trials: int) -> None:
         timers[f"{name}, again"] = lambda command=command: cpu_s(command, folder)  # type: ignore[misc]
         timers[f"{name}, first"] = lambda command=command: cpu_s(command, next(fresh))  # type: ignore[misc]
         goals[f"{name}, again"] = GOAL_S[trials]
+    changing = made_run(folder / f"{trials} changing", trials)
+    for name in READING:
+        command = [sys.executable, "-m", "disentune.cli", *lines(changing)[name]]
+        cpu_s(command, folder)
+        timers[f"{name}, changed"] = lambda command=command: cpu_s_once_changed(command, folder, changing)  # type: ignore[misc]
+        goals[f"{name}, changed"] = GOAL_S[trials]
     plan = [sys.executable, "-m", "disentune.cli", "plan", "sweeps/quickstart.yaml", "--storage", str(folder / "none")]
     timers["plan of the quick start"] = lambda: cpu_s(plan, folder)
     goals["plan of the quick start"] = PLAN_GOAL_S

@@ -15,8 +15,8 @@ BUSY = 0.7
 GROUPS = {
     "commands": (
         "Commands",
-        "CPU time of whole commands that look at a run: with its files unchanged since an earlier look (`again`), or "
-        "with an empty cache (`first`).",
+        "CPU time of whole commands that look at a run: with its files unchanged since an earlier look (`again`), "
+        "after one trial has changed (`changed`), or with an empty cache (`first`).",
     ),
     "step": (
         "Training step",

@@ -113,7 +113,8 @@ def test_a_figure_is_one_of_the_report(run):
     [("violin", {}, r"unknown figure 'violin'\. Did you mean 'violins'"),
      ("violins", {"metrc": "mig"}, r"metrc  unknown key\. Did you mean 'metric'"),
      ("violins", {"metric": 3}, "metric  must be a string, got 3"),
-     ("violins", {"metric": "sap"}, "figure violins: no trial has reported sap yet")],
+     ("violins", {"metric": "sap"}, "figure violins: no trial has reported sap yet"),
+     (["violins"], {}, r"unknown figure '\['violins'\]'\. Did you mean")],
 )  # fmt: skip
 def test_a_figure_that_cannot_be_drawn_says_why(run, kind, settings, expected):
     with pytest.raises(ConfigError, match=expected):
@@ -145,6 +146,7 @@ def test_loading_nonsense_is_one_message():
          "cannot score:\n  metrics  must be a list of strings, got 'mig'\n  seed     must be a whole number, got 'x'"),
         (lambda run: run.best("mig").export("torch", 3),
          "the model cannot be exported:\n  output  must be a string, got 3"),
+        (lambda run: score(None), "cannot score: codes must be an array or the path of an .npz file, got None"),
     ],
 )  # fmt: skip
 def test_arguments_of_a_wrong_type_are_one_message(run, call, expected):

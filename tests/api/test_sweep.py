@@ -115,6 +115,7 @@ def test_a_file_has_the_same_messages_with_lines(folder):
         ({"question": "\ud800"}, "question  character U+D800 is not allowed in a string; remove it"),
         ({"name": "a/b"}, "name  a name has letters, digits"),
         ({"trial": [1]}, "trial  must be a mapping of dotted keys"),
+        ({"seeds": "2"}, "seeds  must be a number of seeds (1 to 100000) or a list of whole numbers >= 0, got '2'"),
         ({"trial": None, "arms": {}}, "arms  must be a mapping of at least one arm"),
     ],
 )

@@ -79,6 +79,12 @@ def test_images_that_cannot_be_encoded_are_one_message(disentune, trial, tmp_pat
     assert not Path(output).exists()
 
 
+def test_a_missing_file_of_images_is_refused_with_how_to_save_one(disentune, trial):
+    code, _, err = disentune("encode", trial.path, "nothing.npz", "--output", "x.npz")
+    expected = 'nothing.npz cannot be read: it does not exist; save arrays with np.savez("images.npz", images=images)'
+    assert (code, err.strip()) == (2, expected)
+
+
 @pytest.mark.parametrize("name", ["tiny/main", "trials/abc", "tiny/main/trials/", "tiny/main/trials/a/b"])
 def test_what_names_no_trial_is_refused(disentune, name):
     code, _, err = disentune("export", name, "--to", "torch")

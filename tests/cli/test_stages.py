@@ -226,6 +226,16 @@ def test_more_donors_than_the_needed_sweep_has_trials_are_refused_before_any_is_
     assert "4 best and 1 worst donors are asked for" in err
 
 
+def test_a_data_set_that_many_arms_have_is_refused_once_at_its_line(disentune, tmp_path, monkeypatch):
+    plain, changed = "framework: {name: beta_vae, beta: 1}", f"{{{CHANGED.replace('donors,', 'donors, best: 9,')}}}"
+    arms = f"arms:\n  a: {{{plain}}}\n  b: {{{plain.replace('1', '2')}}}\n"
+    text = STUDY[: STUDY.index("arms:")].replace("trial:", f"trial:\n  dataset: {changed}") + arms
+    err = refused(disentune, monkeypatch, "run", write_study(tmp_path, study=text))
+    assert err.count("9 best and 1 worst donors are asked for") == 1
+    line = 1 + text.splitlines().index(f"  dataset: {changed}")
+    assert f"study.yaml:{line}  dataset: 9 best" in err
+
+
 @pytest.mark.parametrize(("root", "reason"), [(None, "no data root is set"), ("data", "must be an absolute path")])
 def test_a_missing_data_root_is_refused_before_any_donor_is_trained(disentune, study, monkeypatch, root, reason):
     monkeypatch.delenv("DISENTUNE_DATA")

@@ -1,5 +1,7 @@
 """What the page receives agrees with `status`, `results` and the rows."""
 
+import json
+
 import pytest
 
 from disentune.dashboard import answers
@@ -60,6 +62,23 @@ def test_faults_are_counted_over_all_trials(make_run, followed):
         id = quick_trial(maker, [{"step": 50, "mig": 0.5}], seed=seed)
         maker.run.trial(id).update_status(faults={"lost_node": seed + 1})
     assert answers.run(followed(maker.run))["faults"] == {"lost_node": 3}
+
+
+def test_each_node_has_what_its_running_workers_used_at_their_last_rows(make_run, followed):
+    maker = make_run()
+    for seed, (state, node) in enumerate([("running", "a"), ("running", "a"), ("running", "b"), ("done", "a")]):
+        id = quick_trial(maker, [{"step": step, "mig": 0.5} for step in (20, 40)], status=state, seed=seed)
+        folder = maker.run.trial(id)
+        folder.update_status(node=node)
+        if node == "a":
+            lines = [json.loads(line) for line in folder.rows_path.read_text().splitlines()]
+            clocks = [{"cpu_percent": 50.0, "memory_mb": 100.0}, {"cpu_percent": 90.0, "memory_mb": 200.0 + seed}]
+            rows = [{**line, "clock": {"seconds": 1.0, **clock}} for line, clock in zip(lines, clocks, strict=True)]
+            folder.rows_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with maker.run.locked():
+        nodes = answers.run(followed(maker.run))["nodes"]
+    assert nodes == {"a": {"trials": 2, "cpu_percent": 180.0, "memory_mb": 401.0}, "b": {"trials": 1}}
+    assert answers.run(followed(maker.run))["nodes"] == {}
 
 
 def test_the_list_has_state_trials_and_best_score(make_run, tmp_path, dashboard):

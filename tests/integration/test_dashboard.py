@@ -238,6 +238,23 @@ def test_strings_of_strangers_do_nothing(shown, tmp_path):
     assert set(column(tab, "model.name")) == {f"{ATTACK}0", f"{ATTACK}1"}
 
 
+def test_marks_that_turn_a_text_around_are_spelled_out(shown, tmp_path):
+    maker = RunMaker(tmp_path / "runs" / "demo" / "main")
+    maker.sweep(question="\u202etxet")
+    tab = shown(tmp_path / "runs", run_path("demo/main"))
+    eventually(lambda: tab.locator(".question").inner_text(), "\\u202etxet")
+
+
+def test_an_unknown_run_is_one_sentence_until_it_is_there(shown, tmp_path):
+    RunMaker(tmp_path / "runs" / "demo" / "main").sweep()
+    tab = shown(tmp_path / "runs", run_path("later/main"), expected=("404",))
+    eventually(lambda: "no run 'later/main'" in tab.locator("#trouble").inner_text(), True)
+    assert tab.locator("main").inner_text() == ""
+    RunMaker(tmp_path / "runs" / "later" / "main").sweep()
+    tab.locator("main h1").wait_for()
+    eventually(lambda: tab.locator("#trouble").is_hidden(), True)
+
+
 @pytest.mark.long
 def test_thousands_of_trials_are_painted_sorted_and_updated_at_once(shown, tmp_path):
     maker = RunMaker(tmp_path / "runs" / "demo" / "main")

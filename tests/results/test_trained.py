@@ -122,6 +122,11 @@ def test_codes_of_another_shape_are_refused(model, z):
         model.decode(np.full((1, 3), np.inf))
 
 
+def test_a_single_code_is_refused_with_how_to_pass_it(model):
+    with pytest.raises(DataError, match=r"got \(3,\); for a single code pass z\[None\]$"):
+        model.decode(np.zeros(3))
+
+
 @pytest.mark.parametrize("latents", [[3], [-1], [0.5], [], ["a"], 1])
 def test_latents_that_do_not_exist_are_refused(model, images, latents):
     with pytest.raises(ConfigError, match="latents: must be a list of whole numbers from 0 to 2"):

@@ -414,6 +414,14 @@ def test_a_text_that_can_be_no_run_is_refused(storage, text):
         find_run(text)
 
 
+def test_a_trial_is_refused_with_the_name_of_its_run(storage):
+    trial = storage / "one" / "main" / "trials" / "0123456789abcdef"
+    trial.mkdir(parents=True)
+    (trial / "config.json").touch()
+    with pytest.raises(ConfigError, match=r"^one/main/trials/\w+ is a trial; name its run: runs/one/main$"):
+        find_run("one/main/trials/0123456789abcdef")
+
+
 # ---- one driver at a time
 
 

@@ -102,8 +102,8 @@ class RunResults(Results):
         from disentune.report.scores import RunScores
 
         with in_python():
-            if kind not in KINDS:
-                raise ConfigError(unknown("figure", str(kind), KINDS))
+            if not isinstance(kind, str) or kind not in KINDS:
+                raise ConfigError(unknown("figure", f"{kind!s:.100}", KINDS))
             scores = RunScores(self, tables.objective_or_default(self))
             spec = _spec(kind, settings) if settings else next(iter(KINDS[kind].choose(scores)), None)
             return _drawn(scores, _spec(kind, {}) if spec is None else spec)

@@ -111,6 +111,8 @@ def score(
 def _table(given: dict[str, Any]) -> tuple[Any, list[str]]:
     from disentune.results import arrays as files
 
+    if "codes" not in given:
+        raise ConfigError("cannot score: codes must be an array or the path of an .npz file, got None")
     try:
         return files.checked_table({name: _array(name, value) for name, value in given.items()}), list(given)
     except DataError as error:

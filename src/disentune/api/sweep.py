@@ -14,7 +14,7 @@ from disentune.api.arguments import Location, Strings, arguments
 from disentune.api.run import RunResults
 from disentune.api.showing import Nothing, Screen
 from disentune.api.wording import in_python
-from disentune.errors import ConfigError
+from disentune.errors import ConfigError, counted_trials
 from disentune.files import documents
 from disentune.files.earlier import VARIABLE
 from disentune.files.storage import DEFAULT_STORAGE, place
@@ -193,6 +193,6 @@ class Sweep:
 
     def __repr__(self) -> str:
         arms, count = len(self.arms), len(self._stages[-1].asked.points)
-        trials = f"{count} trials" if count else "trials chosen by the search"
+        trials = counted_trials(count) if count else "trials chosen by the search"
         seeds = f"{len(self.seeds)} seed{'s'[: len(self.seeds) > 1]}"
         return f"Sweep({self.name!r}: {trials}, {arms} arm{'s'[: arms > 1]}, {seeds})"

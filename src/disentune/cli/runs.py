@@ -89,7 +89,7 @@ def _print_status(run: str, storage: str) -> None:
     from disentune.results.watch import Watcher
 
     found = find(run, storage)
-    watcher = Watcher(found)
+    watcher = Watcher(found, remembers=True)
     live, picture = found.is_running(), watcher.look()
     trials = watcher.statuses(live)
     for note in picture.notes:
@@ -103,7 +103,7 @@ def _show_now(found: Run) -> None:
     from disentune.cli.watching import show_status
     from disentune.results.watch import Watcher
 
-    watcher = Watcher(found)
+    watcher = Watcher(found, remembers=True)
     live, picture = found.is_running(), watcher.look()
     trials = watcher.statuses(live)
     show_status(out, shown(found.path), live, trials, picture)

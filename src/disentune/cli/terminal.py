@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.text import Text
 
-from disentune.environment import cleaned_values, without_secrets
+from disentune.environment import cleaned_values, cleaner, without_secrets
 from disentune.files.storage import shown
 
 if TYPE_CHECKING:
@@ -36,8 +36,15 @@ def spelled_out(text: str) -> str:
 class PlainConsole(Console):
     """Text may come from anywhere, so control characters are escaped and secrets are removed."""
 
+    clean: Callable[[str], str] = staticmethod(without_secrets)
+
+    def print(self, *objects: Any, **settings: Any) -> None:
+        """Looks the secrets up once for all cells of a table."""
+        self.clean = cleaner()
+        super().print(*objects, **settings)
+
     def render_str(self, text: str, **settings: Any) -> Text:
-        return super().render_str(spelled_out(without_secrets(text)), **settings)
+        return super().render_str(spelled_out(self.clean(text)), **settings)
 
     def on_broken_pipe(self) -> None:
         """Handled as for any other stream: rich would end the command as if it had failed."""

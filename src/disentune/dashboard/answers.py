@@ -132,11 +132,16 @@ def _faults(feed: Feed) -> dict[str, int]:
     return dict(found)
 
 
-def _nodes(feed: Feed) -> dict[str, int]:
-    """Running trials by node."""
+def _nodes(feed: Feed) -> dict[str, dict[str, float]]:
+    """Running trials by node, and what their workers use there, as far as their rows say."""
+    found: dict[str, dict[str, float]] = {}
     with feed.lock:
         running = [trial for trial in feed.lines.values() if feed.live and trial.status.state == "running"]
-        return dict(Counter(trial.status.node for trial in running if trial.status.node))
+        for trial in running:
+            sums = found.setdefault(trial.status.node, {}) if trial.status.node else {}
+            for key, value in {"trials": 1, **trial.used}.items():
+                sums[key] = sums.get(key, 0) + value
+    return found
 
 
 # ---- trials

@@ -14,6 +14,7 @@ from typing import Any
 
 from disentune.errors import ConfigError, first_line
 from disentune.files.storage import Place, fetch
+from disentune.learn.process import USED
 from disentune.results.ranking import evaluated
 from disentune.results.watch import Stamp, stamp
 from disentune.runs.ledger import Run
@@ -69,6 +70,8 @@ class Trial:
         self.status = Status()
         self.rows = RowReader(folder.rows_path)
         self.overrides: dict[str, Any] = {}
+        self.used: dict[str, float] = {}
+        """What its worker used at the last row, if the row says it."""
         self.courses: dict[str, Course] = {}
         self.latest: dict[str, float] = {}
         self.lowest: dict[str, float] = {}
@@ -138,9 +141,11 @@ class Trial:
         self.step, metrics = row["step"], row["metrics"]
         if isinstance(row.get("overrides"), dict):
             self.overrides = row["overrides"]
+        if isinstance(row.get("clock"), dict):
+            self.used = {key: value for key in USED if _is_finite(value := row["clock"].get(key))}
         for key in _plain_keys(tuple(metrics))[:MOST_METRICS]:
             value = metrics[key]
-            if isinstance(value, int | float) and math.isfinite(value):
+            if _is_finite(value):
                 self._note(key, float(value))
 
     def _note(self, key: str, value: float) -> None:
@@ -160,6 +165,10 @@ class Trial:
     def values(self) -> Mapping[str, Any]:
         """The config as it was at the last row."""
         return {**self.flat, **self.overrides} if self.overrides else self.flat
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 # ---- all trials of a run

@@ -19,6 +19,7 @@ from disentune.plugin import Metric, Table
 
 ARRAYS = ("codes", "factors", "logvars", "images")
 HOW_TO_SAVE = 'np.savez("codes.npz", codes=codes, factors=factors)'
+HOW_TO_SAVE_IMAGES = 'np.savez("images.npz", images=images)'
 GIVES = {"factors": "factors", "logvars": "logvars", "distance": "images"}
 """The array that provides each of `Metric.needs`; the other needs require a trained model."""
 FEW = 100
@@ -121,10 +122,10 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 
 def read_images(path: Path) -> dict[str, np.ndarray]:
     """`images`, and `factors` if there are any, from an .npz file. Nothing is unpickled."""
-    known, how = ("images", "factors"), 'np.savez("images.npz", images=images)'
+    known, how = ("images", "factors"), HOW_TO_SAVE_IMAGES
     if path.suffix != ".npz":
         raise ConfigError(f"{path}: must be an .npz file; save it with {how}")
-    with _opened(path) as file:
+    with _opened(path, how) as file:
         if "images" not in file.files:
             there = ", ".join(file.files)[:200] or "none"
             raise DataError(f"{path}: has no array `images`; save it with {how}. Its arrays: {there}")
@@ -132,19 +133,19 @@ def read_images(path: Path) -> dict[str, np.ndarray]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(path: Path, how_to_save: str = HOW_TO_SAVE) -> Iterator[Any]:
     with ExitStack() as stack:
         try:
             if path.exists() and not path.is_file() and not path.is_dir():
                 raise DataError(f"{path} must be a file, but is a pipe, a socket or a device")
             if path.is_file() and not zipfile.is_zipfile(path):
-                raise DataError(f"{path} is not a complete .npz file; save arrays with {HOW_TO_SAVE}")
+                raise DataError(f"{path} is not a complete .npz file; save arrays with {how_to_save}")
             stream = stack.enter_context(path.open("rb"))  # NumPy does not close the file if it fails
             file = stack.enter_context(np.load(stream, allow_pickle=False))
         except DataError:
             raise
         except Exception as error:  # zipfile raises many kinds of errors for damaged files
-            raise DataError(f"{path} cannot be read: {_why(error)}; save arrays with {HOW_TO_SAVE}") from None
+            raise DataError(f"{path} cannot be read: {_why(error)}; save arrays with {how_to_save}") from None
         yield file
 
 

@@ -81,7 +81,7 @@ def surveyed(name: str, run: Run) -> Listed:
     """A run as it is now. A run that cannot be read is listed with the problem."""
     try:
         assert_own_files(run)
-        picture = Watcher(run).look()
+        picture = Watcher(run, remembers=True).look()
         return Listed(name, picture.live, newest(changed_at(run), picture), picture)
     except (OSError, DisentuneError) as error:
         return Listed(name, False, 0.0, None, first_line(str(error)))

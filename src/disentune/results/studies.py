@@ -21,12 +21,12 @@ Section = dict[str, Any]
 def assert_possible(stages: Sequence[Stage]) -> None:
     """Raises one ConfigError with every data set that the needed sweeps can never give, before anything is trained."""
     points = {stage.name: _configs(stage.asked) for stage in stages}
-    problems = list[Problem]()
+    problems = dict[Problem, None]()  # each once, though many arms may have the data set
     for stage in stages:
         planned = {key: points[name] for key, name in stage.needs.items()}
-        problems += _impossible(stage, planned)
+        problems |= dict.fromkeys(_impossible(stage, planned))
     if problems:
-        raise ConfigError(f"{stages[-1].asked.sweep.file} cannot run", problems)
+        raise ConfigError(f"{stages[-1].asked.sweep.file} cannot run", [*problems])
 
 
 def _impossible(stage: Stage, planned: Mapping[str, Sequence[TrialConfig]]) -> Iterator[Problem]:
@@ -34,7 +34,13 @@ def _impossible(stage: Stage, planned: Mapping[str, Sequence[TrialConfig]]) -> I
         try:
             donors.check(config.tree(), planned)
         except ConfigError as error:
-            yield Problem(stage.asked.sweep.where[f"arms.{arm}"], str(error))
+            sweep = stage.asked.sweep
+            yield Problem(sweep.arms[arm][_keys(sweep, arm)[0]].where, str(error))
+
+
+def _keys(sweep: SweepFile, arm: str) -> list[str]:
+    """The keys of an arm that describe its data set."""
+    return [key for key in sweep.arms[arm] if key.split(".")[0] == SECTION]
 
 
 def _configs(asked: SweepPoints) -> list[TrialConfig]:
@@ -58,7 +64,7 @@ def _filled_arm(sweep: SweepFile, arm: str, runs: Mapping[str, Run]) -> dict[str
     """With whole sections of data sets, each of which has its own donors."""
     sections = _sections(sweep, arm, runs)
     distinct = list({repr(section): section for section in sections.values()}.values())
-    own = [key for key in sweep.arms[arm] if key.split(".")[0] == SECTION]
+    own = _keys(sweep, arm)
     where = sweep.arms[arm][own[0]].where
     rest = {key: entry for key, entry in sweep.arms[arm].items() if key not in own}
     if len(distinct) > 1:

@@ -143,8 +143,8 @@ class TrainedModel:
         """Raises DataError with one sentence for a wrong type, shape or range."""
         x = _tensor(images, "images")
         if x.shape[1:] != self.shape:
-            raise DataError(f"images: must have the shape (n, {_listed(self.shape)}), got ({_listed(x.shape)})"
-                            f"{self._hint(x)}")  # fmt: skip
+            shape = f"(n, {_listed(self.shape)})"
+            raise DataError(f"images: must have the shape {shape}, got {tuple(x.shape)}{self._hint(x)}")
         if not len(x):
             raise DataError("images: must have at least one row, got an empty array")
         if self.takes_points:
@@ -171,7 +171,8 @@ class TrainedModel:
     def _checked_codes(self, z: Any) -> Tensor:
         codes = _tensor(z, "z")
         if codes.ndim != 2 or codes.shape[1] != self.latents or not len(codes):
-            raise DataError(f"z: must have the shape (n, {self.latents}), got ({_listed(codes.shape)})")
+            hint = "; for a single code pass z[None]" if codes.shape == (self.latents,) else ""
+            raise DataError(f"z: must have the shape (n, {self.latents}), got {tuple(codes.shape)}{hint}")
         return _finite(codes, "z").to(self.found.trained.images.device, torch.float32)
 
     def _checked_latents(self, latents: Sequence[int]) -> list[int]:

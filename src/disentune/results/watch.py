@@ -18,6 +18,7 @@ from disentune.errors import ConfigError, first_line
 from disentune.files.remembered import remembered
 from disentune.files.storage import Place, fetch, place
 from disentune.metrics import best_of
+from disentune.results import ended
 from disentune.results.ranking import BROKEN, evaluated, rank
 from disentune.runs.choice import Selection, parsed_selection
 from disentune.runs.ledger import Run
@@ -334,6 +335,30 @@ class _Reader:
         lacks = f"{self.folder.rows_path} has no row of step {self.gap}; resuming the run computes it again"
         return [*self.complaints.values(), *damage, *([lacks] if self.gap and not damage else [])]
 
+    @property
+    def is_read(self) -> bool:
+        return bool(self.flat)
+
+    def whole(self, live: bool) -> tuple[TrialFolder, Status, int]:
+        """Raises ConfigError for a trial that is damaged."""
+        if self.complaints or not self.tree:
+            return self.folder, self.folder.status(), self.folder.tree()["training"]["steps"]
+        status = self.status
+        if live and status.state == "running" and self.marks and self.marks[-1].step > status.step:
+            status = replace(status, step=self.marks[-1].step, seconds=self.marks[-1].seconds)
+        return self.folder, status, self.tree["training"]["steps"]
+
+    def as_ended(self, ask: Asked) -> ended.Entry | None:
+        """What later commands need of it; None if it has not ended, is damaged, or was written just now."""
+        if not self.is_read or self.notes or not is_final(self.status, self.flat["training.steps"], ask.settings):
+            return None
+        marks = ended.marks_of(self.folder)
+        as_read = [self.places.get(name) for name in ended.FILES]
+        if not ended.is_settled(marks) or [tuple(mark[:3]) if mark else None for mark in marks] != as_read:
+            return None
+        seen = self.seen(ask, False, 0.0)
+        return {"marks": marks, "steps": self.flat["training.steps"], "status": vars(self.status), "seen": vars(seen)}
+
     def seen(self, ask: Asked, live: bool, now: float) -> Seen:
         """Rebuilt only if something has changed; the time of a running trial advances by itself."""
         if self.last is None or self.last[0] is not ask or self.last[1] != live:
@@ -407,16 +432,47 @@ def _speed(points: Sequence[tuple[int, float]]) -> float | None:
     return (step - first_step) / (seconds - first_seconds) if step > first_step and seconds > first_seconds else None
 
 
-class Watcher:
-    """Follows one run by reading it repeatedly."""
+class _Ended:
+    """A trial that had ended when an earlier command read it, and whose files have not changed since."""
 
-    def __init__(self, run: Run):
+    complaints: Mapping[str, str] = {}
+    notes: Sequence[str] = ()
+    is_read = True
+
+    def __init__(self, folder: TrialFolder, entry: ended.Entry):
+        self.folder, self.entry = folder, entry
+        fields: dict[str, Any] = entry["seen"]
+        self.found = Seen(**{**fields, "arms": tuple(fields["arms"])})
+
+    def to_read(self) -> list[Place]:
+        return []
+
+    def refresh(self) -> None:
+        """There is nothing to read."""
+
+    def whole(self, live: bool) -> tuple[TrialFolder, Status, int]:
+        status: dict[str, Any] = self.entry["status"]
+        return self.folder, Status(**status), self.entry["steps"]
+
+    def as_ended(self, ask: Asked) -> ended.Entry:
+        return self.entry
+
+    def seen(self, ask: Asked, live: bool, now: float) -> Seen:
+        return self.found
+
+
+class Watcher:
+    """Follows one run by reading it repeatedly. With `remembers`, the first look reads only what has changed since an
+    earlier command looked at the run."""
+
+    def __init__(self, run: Run, remembers: bool = False):
         self.run = run
+        self.remembers = remembers and isinstance(run.path, Path)
         self.asked, self.note = Asked(readable=False), ""
         self.notes: list[str] = []
         """Problems of the folder as a whole."""
         self.sweep_place: Stamp | None = None
-        self.readers: dict[str, _Reader] = {}
+        self.readers: dict[str, _Reader | _Ended] = {}
         self.live = False
 
     def look(self) -> Snapshot:
@@ -430,7 +486,7 @@ class Watcher:
             self._read_trials(seen)
         now, ask, session_s = time.time(), self.asked, None
         selection = parsed_selection(_quietly(Run.selection, self.run) or {}) if self.live else None
-        trials = tuple(reader.seen(ask, self.live, now) for reader in self.readers.values() if reader.flat)
+        trials = tuple(reader.seen(ask, self.live, now) for reader in self.readers.values() if reader.is_read)
         if self.live and (began := _quietly(Run.began, self.run)):
             session_s = max(0.0, now - began)
         speed, left_s = _pace(ask, trials, selection) if self.live else (None, None)
@@ -464,7 +520,7 @@ class Watcher:
         its last checkpoint. Raises ConfigError for a trial that is damaged."""
         if not self.readers:
             self.run.trials()  # raises for a folder that cannot be read
-        return [_whole(reader, live) for reader in self.readers.values()]
+        return [reader.whole(live) for reader in self.readers.values()]
 
     def _read_sweep(self, run: Run) -> None:
         place = _quietly(stamp, run.sweep_path)
@@ -493,23 +549,28 @@ class Watcher:
                 self._ask(replace(self.asked, objective=_objective(metrics), rows_tell=False))
         except ConfigError:
             return  # the storage does not answer now
-        known, metric = self.readers, self.asked.objective.metric
-        self.readers = {folder.id: known.get(folder.id) or _Reader(folder, metric) for folder in folders}
-        for folder in folders:
-            self.readers[folder.id].folder = folder
+        about = repr((self.asked.settings, self.asked.objective, self.asked.searched))
+        is_first = self.remembers and not self.readers and len(folders) >= ended.FEW
+        kept = ended.kept(run, about) if is_first else {}
+        self.readers = {folder.id: self._reader(folder, kept) for folder in folders}
         if not isinstance(run.path, Path):
             fetch(path for reader in self.readers.values() for path in reader.to_read())
         for reader in self.readers.values():
             reader.refresh()
+        if is_first:
+            found = {id: entry for id, reader in self.readers.items() if (entry := reader.as_ended(self.asked))}
+            if found != kept:
+                ended.keep_ended(run, about, found)
 
-
-def _whole(reader: _Reader, live: bool) -> tuple[TrialFolder, Status, int]:
-    if reader.complaints or not reader.tree:
-        return reader.folder, reader.folder.status(), reader.folder.tree()["training"]["steps"]
-    status = reader.status
-    if live and status.state == "running" and reader.marks and reader.marks[-1].step > status.step:
-        status = replace(status, step=reader.marks[-1].step, seconds=reader.marks[-1].seconds)
-    return reader.folder, status, reader.tree["training"]["steps"]
+    def _reader(self, folder: TrialFolder, kept: Mapping[str, ended.Entry]) -> _Reader | _Ended:
+        known = self.readers.get(folder.id)
+        if isinstance(known, _Reader):
+            known.folder = folder
+            return known
+        entry = kept.get(folder.id)
+        if entry is not None and entry["marks"] == ended.marks_of(folder):
+            return _Ended(folder, entry)
+        return _Reader(folder, self.asked.objective.metric)
 
 
 def _quietly(ask: Callable[[Any], T], path: Any) -> T | None:

@@ -553,6 +553,8 @@ def _found_run(text: str, where: Place) -> Run | None:
             return Run(chosen[0].resolve())
         if runs:
             raise ConfigError(f"{text} has several runs; name one: {', '.join(f'{text}/{run.name}' for run in runs)}")
+        if is_trial(path):
+            raise ConfigError(f"{text} is a trial; name its run: {shown(path.parent.parent)}")
     return None
 
 

@@ -66,7 +66,7 @@ class Plan:
     def in_words(self) -> str:
         taken = f"{sum(self.taken.values())} taken over, " if self.taken else ""
         counts = f"{self.done} done, {taken}{len(self.continuing)} to continue, {self.new} new"
-        return f"{self.sweep}: {self.trials} trials, {counts}"
+        return f"{self.sweep}: {counted_trials(self.trials)}, {counts}"
 
     def __repr__(self) -> str:
         return f"Plan({self.in_words()})"

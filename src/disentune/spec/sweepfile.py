@@ -341,8 +341,8 @@ class _Builder:
         where = self.document.where(("seeds",))
         numbers = list(range(value)) if _is_count(value) and value <= MOST_SEEDS else value
         if not isinstance(numbers, list) or not numbers or not all(_is_seed(seed) for seed in numbers):
-            text = f"seeds: must be a number of seeds (1 to {MOST_SEEDS}) or a list of whole numbers >= 0, got {value}"
-            self.complain(where, text)
+            wanted = f"a number of seeds (1 to {MOST_SEEDS}) or a list of whole numbers >= 0"
+            self.complain(where, f"seeds: must be {wanted}, got {value!r}")
             return (0,)
         if len(set(numbers)) < len(numbers):
             self.complain(where, f"seeds: has a seed twice: {numbers}")

@@ -2,15 +2,18 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** Marks that change the direction of a text are spelled out, so that nothing reads as what it is not. */
+export const visible = (text) => (typeof text !== "string" ? text : text.replace(/[\u202a-\u202e\u2066-\u2069]/g, (mark) => `\\u${mark.charCodeAt(0).toString(16)}`));
+
 const put = (element, attributes, children) => {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "text") element.textContent = value;
+    else if (name === "text") element.textContent = visible(value);
     else if (name === "value") element.value = value;
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false).map(visible));
   return element;
 };
 

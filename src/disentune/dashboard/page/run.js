@@ -2,7 +2,7 @@
 
 import { complain, every, get } from "./api.js";
 import { chart } from "./chart.js";
-import { MISSING, ago, badge, count, duration, h, number, plural, select, stateBar, stateWords } from "./dom.js";
+import { MISSING, ago, badge, count, duration, h, number, plural, select, stateBar, stateWords, visible } from "./dom.js";
 import { figuresPanel } from "./figures.js";
 import { trialTable } from "./table.js";
 
@@ -41,14 +41,26 @@ const faultTile = (one, found) => {
   one.element.classList.toggle("bad", broken > 0);
 };
 
-const runningTable = (run, trials) => h("table", { class: "plain" },
-  h("thead", {}, h("tr", {}, ["trial", "arm", "seed", "progress", "time", "value"].map((text) => h("th", { text })))),
+const runningTable = (run, trials) => h("table", { class: "plain running" },
+  h("thead", {}, h("tr", {}, ["trial", "arm", "seed", "progress", "time"].map((text) => h("th", { text })), h("th", { class: "number", text: "value" }))),
   h("tbody", {}, trials.slice(0, 20).map((trial) => h("tr", {}, h("td", {}, trialLink(run, trial.trial_id)), h("td", { text: trial.arms.join("+") }),
     h("td", { text: String(trial.seed) }), h("td", {}, h("progress", { max: trial.steps, value: trial.step, "aria-label": `${trial.step} of ${trial.steps} steps` }), h("small", { text: ` ${count(trial.step)}/${count(trial.steps)}` })),
     h("td", { text: duration(trial.seconds) }), h("td", { class: "number", text: number(trial.value) })))));
 
+const MOST_LETTERS = 300;
+/** The page of the trial has the whole text. */
+const shortened = (text) => (text.length > MOST_LETTERS ? `${text.slice(0, MOST_LETTERS)} …` : text);
+
 const troubleList = (run, troubles) => h("ul", { class: "plain-list" }, troubles.map((one) => h("li", {}, badge(one.state), " ", trialLink(run, one.trial_id),
-  one.count > 1 ? ` and ${one.count - 1} more: ` : ": ", h("span", { text: one.cause || "no cause was recorded" }), h("small", { class: "path", text: one.path }))));
+  one.count > 1 ? ` and ${one.count - 1} more: ` : ": ", h("span", { text: shortened(one.cause || "no cause was recorded") }), h("small", { class: "path", text: one.path }))));
+
+const gigabytes = (megabytes) => `${number(Number((megabytes / 1024).toPrecision(2)))} GB`;
+
+/** What the workers of a node use, as far as their rows say. */
+const usage = ({ trials, cpu_percent, memory_mb, gpu_memory_mb }) => [plural(trials, "trial"),
+  cpu_percent ? `${number(Number((cpu_percent / 100).toPrecision(2)))} cores busy` : "",
+  memory_mb ? `${gigabytes(memory_mb)} of memory` : "",
+  gpu_memory_mb ? `${gigabytes(gpu_memory_mb)} of GPU memory` : ""].filter(Boolean).join(", ");
 
 const overviewPanel = (run, signal) => {
   const lines = chart("The metric over the steps of training");
@@ -91,7 +103,7 @@ const overviewPanel = (run, signal) => {
     notes.hidden = !said.length;
     notes.replaceChildren(h("h2", { text: "Notes" }), h("ul", {}, said.map((text) => h("li", { text }))), found.picture?.notes_left_out ? h("p", { text: `and ${found.picture.notes_left_out} more` }) : "");
   };
-  const nodes = (found) => h("p", { class: "hint", text: Object.entries(found).map(([node, trials]) => `${node}: ${plural(trials, "trial")}`).join(", ") });
+  const nodes = (found) => h("ul", { class: "plain-list hint" }, Object.entries(found).map(([node, used]) => h("li", { text: `${node}: ${usage(used)}` })));
   return { element: h("div", { class: "stack" }, h("section", { class: "card" }, tools, lines.element), now, troubles, notes), update, draw: load };
 };
 
@@ -117,7 +129,7 @@ export const runView = async (root, [run], params, signal) => {
   const about = aboutPanel(run, signal);
   const panels = { overview: overview.element, trials: table.element, figures: figures.element, about: about.element };
   const tabs = h("div", { class: "tabs", role: "tablist" }, Object.entries(TABS).map(([name, text]) => h("a", { role: "tab", href: `#/run/${encodeURIComponent(run)}?tab=${name}`, "data-tab": name, text })));
-  root.append(h("div", { class: "head" }, h("div", {}, title, question)), bar, words, h("div", { class: "tiles" }, progress.element, speed.element, left.element, best.element, faults.element), tabs, ...Object.values(panels));
+  const parts = [h("div", { class: "head" }, h("div", {}, title, question)), bar, words, h("div", { class: "tiles" }, progress.element, speed.element, left.element, best.element, faults.element), tabs, ...Object.values(panels)];
 
   let found = null;
   let columns = null;
@@ -135,7 +147,7 @@ export const runView = async (root, [run], params, signal) => {
     const picture = found.picture;
     const state = found.live ? (picture?.stopping ? "stopping" : "running") : picture ? (picture.finished ? "finished" : "interrupted") : "reading";
     title.replaceChildren(h("span", { text: run }), " ", badge(state));
-    question.textContent = found.question;
+    question.textContent = visible(found.question);
     bar.replaceChildren(stateBar(found.states));
     const reading = found.read < found.of ? [h("span", { class: "state-word", text: `read ${count(found.read)} of ${plural(found.of, "trial")} …` })] : [];
     words.replaceChildren(...stateWords(found.states), ...reading);
@@ -164,13 +176,21 @@ export const runView = async (root, [run], params, signal) => {
     return answer;
   };
 
-  showTab();
+  const open = () => {
+    root.replaceChildren(...parts);
+    showTab();
+  };
+  open();
   await every(1000, async () => {
     found = await get("run", { run }, signal);
+    if (!root.childElementCount) open();
     complain(found.trouble);
     showState();
     while ((await readLines()).more && !signal.aborted);
     await overview.update(found, columns, since, !panels.overview.hidden);
     return found.read < found.of || !found.picture ? 400 : found.live ? 1000 : 3000;
-  }, signal, (error) => complain(error.message));
+  }, signal, (error) => {
+    complain(error.message);
+    if (!found && error.status < 500) root.replaceChildren();  // there is no such run, or it may not be read
+  });
 };
