@@ -170,6 +170,10 @@ class Source:
         return f"disentune data prepare {self.name} {self.options}".strip()
 
 
+_names_known: dict[tuple[str, str], tuple[str, ...]] = {}
+"""Names of factors of the data sets that were opened to find them."""
+
+
 @dataclass(frozen=True)
 class Dataset:
     name: str
@@ -189,6 +193,19 @@ class Dataset:
     """`FactorImages.noisy` of the opened data set; a table may then have more rows than there are combinations."""
     count: Callable[[Any], int | None] = lambda params: None
     """Number of images, if it is not one per combination of factors; None for the full grid."""
+    factor_names: Callable[[Any], tuple[str, ...]] | None = None
+    """Names of the factors, if the data set has sources: known before these are prepared, for laws of sampling."""
+
+    def names(self, params: Any) -> tuple[str, ...]:
+        """Names of the factors. ValueError if they are unknown until the data set is prepared."""
+        if self.factor_names is not None:
+            return self.factor_names(params)
+        if self.sources(params):
+            raise ValueError(f"the record of the data set '{self.name}' does not name its factors; set factor_names")
+        key = self.name, repr(params)
+        if key not in _names_known:
+            _names_known[key] = tuple(self.open(params).factor_names)
+        return _names_known[key]
 
     def population(self, params: Any) -> int:
         """Number of images."""
@@ -439,6 +456,8 @@ class Table:
         return drawn
 
 
+Region = Literal["everything", "inside", "outside"]
+"""All images, those that a law of sampling draws, as often as it does, or those that it never draws."""
 Representation = Literal["mean", "sampled", "normal"]
 """Means of the posteriors, one draw from each, or means mapped from the prior's law to N(0, 1)."""
 
@@ -492,6 +511,8 @@ _TAKEN_ENDS = {
     "_sum": "as a loss in nats does",
     "_max": "as the largest value of a metric so far does",
     "_fast": "as a metric in fast size does",
+    "_inside": "as a metric of the images that a law draws does",
+    "_outside": "as a metric of the images that a law never draws does",
     "_sampled": "as a metric of sampled codes does",
     "_normal": "as a metric of codes mapped to N(0, 1) does",
     "_scored": "as a metric does that the sweep evaluates and `disentune score` computes again",

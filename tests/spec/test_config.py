@@ -664,7 +664,7 @@ def test_loss_keys_are_those_of_the_framework():
 def test_a_misspelt_key_of_every_data_set_is_recognised():
     found = mistakes(changed(dataset__nois=0.1))
     assert found["dataset.nois"].startswith("unknown key. Did you mean 'noise'? Known: grid_size, image_size")
-    assert found["dataset.nois"].endswith("transform, statistics, noise")
+    assert found["dataset.nois"].endswith("transform, statistics, noise, law, held_out")
 
 
 def test_noise_is_a_share_of_the_range():

@@ -18,10 +18,11 @@ from disentune.data.noise import Recalled
 from disentune.environment import without_secrets
 from disentune.errors import DataError
 from disentune.learn.transforms import Inputs
+from disentune.maths.laws import Sampling
 from disentune.maths.randomness import stream
 from disentune.metrics import scored as scores_of
 from disentune.metrics.table import table_of
-from disentune.plugin import AutoEncoder, CodeLaw, Representation, Table
+from disentune.plugin import AutoEncoder, CodeLaw, Region, Representation, Table
 from disentune.spec.config import Named, Scored, TrialConfig
 
 CHUNK = 512
@@ -38,6 +39,8 @@ class Trained:
     """Called without a generator, or with one that recalls a row's nuisance, which is then the same everywhere."""
     recon: Named
     seed: int
+    sampling: Sampling | None = None
+    """How often training draws each image, if a law or a held-out set says so."""
     prior: Any = None
     """The law of codes (`Framework.prior`); None is N(0, 1)."""
     to_normal: Callable[[np.ndarray], np.ndarray] | None = None
@@ -86,14 +89,32 @@ def line_indices(grid: FactorGrid, wanted: int, rng: np.random.Generator, noisy:
 
 
 def table_indices(
-    config: TrialConfig, known: FactorGrid | FactorTable, size: str, lines: bool, noisy: bool = False
+    config: TrialConfig,
+    known: FactorGrid | FactorTable,
+    size: str,
+    lines: bool,
+    noisy: bool = False,
+    region: Region | None = None,
 ) -> np.ndarray:
     """The images to encode, the same at every evaluation of a trial."""
     wanted = config.evaluation.table if size == "full" else config.evaluation.fast_table
+    if region in ("inside", "outside"):
+        return region_indices(config, region, wanted, noisy)
     if lines:
         grid = full_grid(known, "a line along one factor")
         return line_indices(grid, wanted, stream(config.seed, "evaluation/lines"), noisy)
     return sample_indices(len(known), wanted, stream(config.seed, "evaluation"), noisy)
+
+
+def region_indices(config: TrialConfig, region: Region, wanted: int, noisy: bool) -> np.ndarray:
+    """Images that the law of sampling draws, as often as it does, or images that it never draws."""
+    drawn, rng = config.sampling, stream(config.seed, f"evaluation/{region}")
+    assert drawn is not None  # checked with the config
+    if region == "inside" and not drawn.is_even:
+        return np.sort(drawn.draw(rng, wanted))
+    images = drawn.inside if region == "inside" else drawn.outside
+    found: np.ndarray = images[sample_indices(len(images), wanted, rng, noisy)]
+    return found
 
 
 # ---- their codes
@@ -265,7 +286,8 @@ def _add(scores: EvaluationScores, scored: Scored, table: Table, seed: int) -> N
     found = scores_of(metric.plugin, table, seed, metric.params)
     scores.numbers |= {f"{key}{scored.suffix}": value for key, value in found.numbers.items()}
     scores.details |= {f"{key}{scored.suffix}": array.tolist() for key, array in found.details.items()}
-    made = {"size": scored.size, "codes": scored.codes, "table": len(table.codes)}
+    made: dict[str, Any] = {"size": scored.size, "codes": scored.codes, "table": len(table.codes)}
+    made |= {"region": scored.region} if scored.region else {}
     care = {"caution": found.caution} if found.caution else {}
     scores.scored[scored.label] = {**made, **metric.params.model_dump(), **care}
 
@@ -284,9 +306,10 @@ class _Tables:
         self.tables: dict[Any, Table] = {}
 
     def of(self, scored: Scored) -> Table:
-        kind = (scored.size, scored.metric.plugin.lines, scored.codes)
+        kind = (scored.size, scored.metric.plugin.lines, scored.codes, scored.region)
         if kind not in self.tables:
-            indices = table_indices(self.config, self.trained.known, *kind[:2], self.trained.images.data.noisy)
+            noisy = self.trained.images.data.noisy
+            indices = table_indices(self.config, self.trained.known, *kind[:2], noisy, scored.region)
             self.tables[kind] = table_from(self.trained, self._encoded(indices), scored.codes)
         return self.tables[kind]
 
