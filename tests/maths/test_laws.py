@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from scipy import stats
 
 from disentune.errors import DataError
-from disentune.maths import pairs
+from disentune.maths import laws, pairs
 from disentune.maths.laws import HeldOut, Law, LawError, dependence, partners, sampling, try_partners
 
 NAMES, SIZES = ("shape", "colour", "x"), (3, 5, 4)
@@ -254,6 +254,27 @@ def test_a_partner_follows_the_pair_law_times_the_weights():
     counts = np.bincount(drawn, minlength=60)
     assert not counts[expected == 0].any()
     assert stats.chisquare(counts[expected > 0], expected[expected > 0]).pvalue > 1e-3
+
+
+def test_an_unlikely_image_among_unlikely_ones_has_partners_by_their_weights(monkeypatch):
+    """Weights near 1e-9 on one side, of 1 on the other: proposals are almost never kept, yet the law is the same."""
+    monkeypatch.setattr(laws, "ROUNDS", 5)
+    monkeypatch.setattr(laws, "PROPOSALS", 500)
+    rng = np.random.default_rng(0)
+    ends = of({"name": "weighted", "weight": "(x < 0.5) * (1 + colour) / 1000000000 + (x == 1.0)"})
+    start = np.ravel_multi_index((1, 2, 0), SIZES)
+    law = pairs.FixedK(k=1)
+    drawn = np.array([partners(law, np.array([start]), ends, ORDERED, rng)[0] for _ in range(300)])
+    # x changes with probability 1/3, to its last value with 1/3 of that: its weight outweighs all others
+    assert (np.stack(np.unravel_index(drawn, SIZES), axis=1)[:, 2] == 3).all()
+    without = of({"name": "weighted", "weight": "(x < 0.5) * (1 + colour) / 1000000000 + (x == 1.0) * (shape == 0)"})
+    drawn = np.array([partners(law, np.array([start]), without, ORDERED, rng)[0] for _ in range(300)])
+    places = np.stack(np.unravel_index(drawn, SIZES), axis=1)
+    proposals = {(v, 2, 0): 1 / 6 for v in (0, 2)} | {(1, v, 0): 1 / 12 for v in (0, 1, 3, 4)} | {(1, 2, 1): 1 / 9}
+    weights = np.array([share * without.weights[np.ravel_multi_index(i, SIZES)] for i, share in proposals.items()])
+    counts = np.array([(places == i).all(axis=1).sum() for i in proposals])
+    assert counts.sum() == 300
+    assert stats.chisquare(counts, 300 * weights / weights.sum()).pvalue > 1e-3
 
 
 def test_without_a_weight_partners_are_those_of_the_pair_law():

@@ -413,28 +413,49 @@ def _held_out_mask(held_out: Any, factors: Factors) -> np.ndarray:
 
 # ---- pairs
 
-MOST_ROUNDS = 10_000
-"""Proposals for each partner. A law needs about its largest weight divided by its mean one."""
+ROUNDS, PROPOSALS = 100, 10_000
+"""Proposals for each partner, one after the other, and how many are compared at once where none of these was kept."""
 
 
 def partners(
     law: Any, indices: np.ndarray, drawn: Sampling, ordered: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """A partner for each image (n,): one that the pair law proposes, kept with a probability in proportion to its
-    weight, else proposed again. So its law is that of the pairs times the weights. DataError if none is found."""
+    weight, else proposed again. So its law is that of the pairs times the weights.
+
+    The partner of an image whose neighbours are all unlikely is chosen among many proposals by their weights, which
+    follows the same law to within one part in thousands. DataError if no partner is found.
+    """
+
+    def proposals(images: np.ndarray) -> np.ndarray:
+        factors = np.stack(np.unravel_index(images, drawn.sizes), axis=-1)
+        found: np.ndarray = np.ravel_multi_index(tuple(law.draw(factors, drawn.sizes, ordered, rng).T), drawn.sizes)
+        return found
+
     found, left = np.empty(len(indices), np.int64), np.arange(len(indices))
-    for _ in range(MOST_ROUNDS):
-        factors = np.stack(np.unravel_index(indices[left], drawn.sizes), axis=-1)
-        proposed = np.ravel_multi_index(tuple(law.draw(factors, drawn.sizes, ordered, rng).T), drawn.sizes)
+    for _ in range(ROUNDS):
+        proposed = proposals(indices[left])
         kept = drawn.accepts(proposed, rng)
         found[left[kept]] = proposed[kept]
         left = left[~kept]
         if not len(left):
-            return found
-    values = np.unravel_index(indices[left[0]], drawn.sizes)
-    image = ", ".join(f"{name} {value}" for name, value in zip(drawn.names, values, strict=True))
-    raise DataError(f"'{law.name}' finds no partner for the image with {image}: dataset.law and dataset.held_out allow "
-                    "none, or almost none; use another pair law or hold out less")  # fmt: skip
+            break
+    for row in left:
+        proposed = proposals(np.repeat(indices[row], PROPOSALS))
+        cumulated = np.cumsum(drawn.weights[proposed])
+        if cumulated[-1] == 0:
+            raise DataError(_without_partner(law, indices[row], drawn))
+        found[row] = proposed[np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right")]
+    return found
+
+
+def _without_partner(law: Any, index: int, drawn: Sampling) -> str:
+    values = zip(drawn.names, np.unravel_index(index, drawn.sizes), strict=True)
+    image = ", ".join(f"{name} {value}" for name, value in values)
+    return (
+        f"'{law.name}' finds no partner for the image with {image}: dataset.law and dataset.held_out allow none; use "
+        "another pair law or hold out less"
+    )
 
 
 TRIED = 256
