@@ -284,6 +284,8 @@ class Context:
     factor_sizes: tuple[int, ...]
     count: int | None = None
     """Number of images in the data set, if it is not one per combination of factors."""
+    factor_names: tuple[str, ...] = ()
+    """Only for a framework that `needs_factors`."""
     donated: Callable[[Donor], AutoEncoder] | None = field(default=None, compare=False)
     """Gives the trained model of a donor; None while a config is only checked."""
 
@@ -305,6 +307,8 @@ class Batch:
     """Number of images in the data set that the batch was drawn from."""
     factors: Tensor | None = None
     """(n, k), each spread evenly over [-1, 1]; only for a framework that `needs_factors`."""
+    labels: Tensor | None = None
+    """(n, k) int64: the same factors as indices of their values, from 0."""
 
 
 State = Mapping[str, "Tensor"]
@@ -407,6 +411,14 @@ class Framework:
     `frameworks/priors.py`; None is N(0, 1) in every latent."""
     to_normal: Callable[[Any], Callable[[np.ndarray], np.ndarray] | None] = lambda params: None
     """params -> the map of codes (n, d) that turns the prior into N(0, 1), if there is one: `codes: normal`."""
+    code: Callable[[Posterior, Any, nn.Module | None], Tensor] | None = None
+    """(posterior, params, the module of `extra`) -> the code (n, d) that is decoded, scored and shown; by default the
+    mean."""
+    discrete: bool = False
+    """Whether codes have a few values per latent, so that a draw from the posterior is the code itself."""
+    posterior: Callable[[AutoEncoder, Tensor, Tensor, Any, nn.Module | None], Posterior] | None = None
+    """(model, images, factors (n, k) as in `Batch.factors`, params, the module of `extra`) -> the posterior, if it
+    depends on more than the image; then the framework `needs_factors`."""
 
 
 # ---- metrics
@@ -445,6 +457,8 @@ class Table:
     """Names of the factors, if they are known."""
     prior: CodeLaw | None = None
     """The prior of the framework; None is N(0, 1) in every latent."""
+    discrete: bool = False
+    """Whether the codes are known to have a few values per latent, as those of a quantised autoencoder."""
 
     def encoded(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Codes (..., d) of rows of any shape; sampled codes are drawn afresh, as if encoded again."""

@@ -22,7 +22,7 @@ from disentune.maths.laws import Sampling
 from disentune.maths.randomness import stream
 from disentune.metrics import scored as scores_of
 from disentune.metrics.table import table_of
-from disentune.plugin import AutoEncoder, CodeLaw, Region, Representation, Table
+from disentune.plugin import AutoEncoder, CodeLaw, Posterior, Region, Representation, Table
 from disentune.spec.config import Named, Scored, TrialConfig
 
 CHUNK = 512
@@ -45,6 +45,23 @@ class Trained:
     """The law of codes (`Framework.prior`); None is N(0, 1)."""
     to_normal: Callable[[np.ndarray], np.ndarray] | None = None
     """The map from that law to N(0, 1), where there is one."""
+    code: Callable[[Posterior], Tensor] | None = None
+    """`Framework.code`; None is the mean."""
+    posterior: Callable[[Tensor, Tensor], Posterior] | None = None
+    """`Framework.posterior`, of images and factors; None is what the encoder makes of the image."""
+    discrete: bool = False
+    """`Framework.discrete`."""
+
+    def encode(self, x: Tensor, indices: np.ndarray | None) -> Posterior:
+        """Posteriors of images, whose mean is the code. DataError if they depend on factors and the images are none of
+        the data set's."""
+        if self.posterior is None:
+            q = self.model.encode(x)
+        elif indices is None:
+            raise DataError("its codes depend on the factors of an image, so only images of its data set have one")
+        else:
+            q = self.posterior(x, torch.from_numpy(self.known.evenly(indices)).to(x.device))
+        return q if self.code is None else replace(q, mean=self.code(q))
 
     @property
     def known(self) -> FactorGrid | FactorTable:
@@ -127,7 +144,7 @@ def encoded(trained: Trained, indices: np.ndarray) -> Encoded:
     keys = stream(trained.seed, "evaluation/nuisance").integers(2**63, size=len(indices)) if noisy else None
     trained.model.eval()
     rows = _chunks(np.arange(len(indices)))
-    posteriors = [trained.model.encode(_shown(trained, indices, keys, some)) for some in rows]
+    posteriors = [trained.encode(_shown(trained, indices, keys, some), indices[some]) for some in rows]
     trained.model.train()
     return Encoded(
         keys=keys,
@@ -153,7 +170,8 @@ def table_from(trained: Trained, images: Encoded, codes: Representation) -> Tabl
     table = table_of(_codes(trained, images, codes), factors, images.logvars)
     return replace(
         table,
-        means=images.means.astype(np.float64) if codes == "sampled" else None,
+        means=images.means.astype(np.float64) if codes == "sampled" and not trained.discrete else None,
+        discrete=trained.discrete,
         distance=lambda first, second: _distances(trained, images, first, second),
         reconstruction=lambda rows: _reconstructions(trained, images, rows, table.codes),
         gram=lambda rows: _grams(trained, table.codes[rows]),
@@ -163,7 +181,7 @@ def table_from(trained: Trained, images: Encoded, codes: Representation) -> Tabl
 
 
 def _codes(trained: Trained, images: Encoded, codes: Representation) -> np.ndarray:
-    if codes == "mean":
+    if codes == "mean" or (codes == "sampled" and trained.discrete):
         return images.means
     if codes == "normal":
         assert trained.to_normal is not None  # checked with the config

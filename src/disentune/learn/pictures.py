@@ -89,16 +89,17 @@ def drawn(trained: Trained, seed: int = 0, order: Order = "kl", two_latents: boo
         rng, known = stream(seed, "pictures"), trained.known
         indices = _sample(trained, rng)
         x = trained.images(indices)
-        q = finite_codes(trained, x)
+        q = finite_codes(trained, x, indices)
         kl = kl_to_prior(doubled(q)).mean(dim=0)
         ranks = -kl if order == "kl" else doubled(q).logvar.exp().mean(dim=0)
         latents = torch.argsort(ranks, stable=True)[:LATENTS]
         spans = torch.stack([q.mean.amin(dim=0), q.mean.amax(dim=0)], dim=1)[latents]
+        paths = [_path(trained, q.mean[:, latent], span) for latent, span in zip(latents, spans, strict=True)]
         shown = SHOWN if _has_pixels(trained) else 0
         return Pictures(
             originals=pixels(trained, x[:shown]),
             reconstructions=pixels(trained, decoded(trained, q.mean[:shown])),
-            traversals=_traversals(trained, q.mean[:shown], latents, spans),
+            traversals=_traversals(trained, q.mean[:shown], latents, paths),
             latents=latents.cpu().numpy(),
             kl=kl[latents].float().cpu().numpy(),
             spans=spans.cpu().numpy(),
@@ -107,7 +108,7 @@ def drawn(trained: Trained, seed: int = 0, order: Order = "kl", two_latents: boo
                 for factor in _longest(known)
             },
             unchanged=_unchanged(trained, indices[:shown]),
-            two_latents=_two_latents(trained, q.mean[:shown], latents, spans) if two_latents else None,
+            two_latents=_two_latents(trained, q.mean[:shown], latents, paths) if two_latents else None,
             plane=plane.drawn(trained, seed),
             **(_of_law(trained, stream(seed, "pictures/outside"), shown) if trained.sampling else {}),
         )
@@ -129,9 +130,10 @@ def _of_law(trained: Trained, rng: np.random.Generator, shown: int) -> dict[str,
     found: dict[str, np.ndarray] = {}
     outside = trained.sampling.outside
     if len(outside) and shown:
-        x = trained.images(rng.choice(outside, min(shown, len(outside)), replace=False))
+        indices = rng.choice(outside, min(shown, len(outside)), replace=False)
+        x = trained.images(indices)
         found["outside"] = pixels(trained, x)
-        found["outside_reconstructions"] = pixels(trained, decoded(trained, finite_codes(trained, x).mean))
+        found["outside_reconstructions"] = pixels(trained, decoded(trained, finite_codes(trained, x, indices).mean))
     strongest = next(iter(trained.sampling.dependences), None)
     if strongest:
         rows, columns = (trained.sampling.names.index(name) for name in strongest)
@@ -163,25 +165,34 @@ def _unchanged(trained: Trained, indices: np.ndarray) -> np.ndarray | None:
     return None if before is None else np.ascontiguousarray(before.images(indices).transpose(0, 2, 3, 1))
 
 
-def _two_latents(trained: Trained, bases: Tensor, latents: Tensor, spans: Tensor) -> np.ndarray | None:
+def _path(trained: Trained, codes: Tensor, span: Tensor) -> Tensor:
+    """Values of a latent from the smallest to the largest of its codes (n,); those nearest to them that occur, if codes
+    are discrete."""
+    steps = torch.lerp(span[0], span[1], torch.linspace(0, 1, FRAMES, device=span.device))
+    if not trained.discrete:
+        return steps
+    values = codes.unique()
+    found: Tensor = values[(steps[:, None] - values).abs().argmin(dim=1)]
+    return found
+
+
+def _two_latents(trained: Trained, bases: Tensor, latents: Tensor, paths: Sequence[Tensor]) -> np.ndarray | None:
     if not len(bases) or len(latents) < 2:
         return None
     z = bases[0].repeat(FRAMES, FRAMES, 1)
-    share = torch.linspace(0, 1, FRAMES, device=z.device)
-    z[..., latents[0]] = torch.lerp(spans[0, 0], spans[0, 1], share)[:, None]
-    z[..., latents[1]] = torch.lerp(spans[1, 0], spans[1, 1], share)[None]
+    z[..., latents[0]] = paths[0][:, None]
+    z[..., latents[1]] = paths[1][None]
     frames = pixels(trained, decoded(trained, z.flatten(0, 1)))
     return frames.reshape(FRAMES, FRAMES, *frames.shape[1:])
 
 
-def _traversals(trained: Trained, bases: Tensor, latents: Tensor, spans: Tensor) -> np.ndarray:
+def _traversals(trained: Trained, bases: Tensor, latents: Tensor, paths: Sequence[Tensor]) -> np.ndarray:
     channels, height, width = trained.images.data.shape
     if not len(bases):
         return np.empty((0, FRAMES, height, width, channels), np.uint8)
     z = bases[0].repeat(len(latents), FRAMES, 1)
-    share = torch.linspace(0, 1, FRAMES, device=z.device)
     for row, latent in enumerate(latents.tolist()):
-        z[row, :, latent] = torch.lerp(spans[row, 0], spans[row, 1], share)
+        z[row, :, latent] = paths[row]
     frames = pixels(trained, decoded(trained, z.flatten(0, 1)))
     return frames.reshape(len(latents), FRAMES, height, width, channels)
 

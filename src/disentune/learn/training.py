@@ -111,6 +111,14 @@ def _assert_declared(framework: Framework, losses: Losses) -> None:
         raise TrialError(f"framework '{framework.name}': set both `Losses.helper` and `Framework.helper`, or neither")
 
 
+def _set_rate(optimiser: Optimiser, rate: float) -> None:
+    if isinstance(optimiser, Adam):
+        optimiser.learning_rate = rate
+    else:
+        for group in getattr(optimiser, "param_groups", ()):
+            group["lr"] = rate
+
+
 def _restore(optimiser: Optimiser, state: Mapping[str, Any]) -> None:
     groups = optimiser.state_dict()["param_groups"]  # the learning rate comes from the config, not the state
     optimiser.load_state_dict({"state": dict(state), "param_groups": groups})
@@ -204,7 +212,18 @@ class Training:
             brought: Optimiser = own(self.trained, training.learning_rate)
             return brought
         (first, second), chosen = training.optimiser.betas, training.optimiser
-        return Adam(self.trained, training.learning_rate, (first, second), chosen.amsgrad, chosen.weight_decay)
+        return Adam(
+            self.trained, training.learning_rate, (first, second), chosen.amsgrad, chosen.weight_decay,
+            decoupled=chosen.decoupled, undecayed=self._undecayed(), clip=training.clip,
+        )  # fmt: skip
+
+    def _undecayed(self) -> list[int]:
+        """Positions in `trained` of the parameters whose name has a part that is listed as not to decay."""
+        model = [(name, one) for name, one in self.model.named_parameters()]
+        extra = [(f"extra.{name}", one) for name, one in self.extra.named_parameters()] if self.extra else []
+        names = [name for name, one in [*model, *extra] if one.requires_grad]
+        kept = set(self.config.training.optimiser.undecayed)
+        return [number for number, name in enumerate(names) if kept & set(name.split("."))]
 
     def _helper(self) -> "_Helper | None":
         framework, setting = self.config.framework, self.config.setting()
@@ -297,6 +316,8 @@ class Training:
         if objective.requires_grad:
             _forget_gradients(self.trained)
             objective.backward(inputs=self.trained)
+            if self.config.training.learning_rate_schedule is not None:
+                _set_rate(self.optimiser, self.config.training.rate(self.step))
             self.optimiser.step()
 
     def _losses(self) -> Losses:
@@ -326,16 +347,16 @@ class Training:
         law = getattr(self.config.framework.params, "pairs", None)
         population = self.sampling.count if self.sampling else len(self.data)
         if law is None:
-            return Batch(self.inputs(indices, rng), None, self._recon, population, self._factors(indices))
+            return Batch(self.inputs(indices, rng), None, self._recon, population, *self._factors(indices))
         both = self.inputs(np.concatenate([indices, self._partners(law, indices, rng)]), rng)
-        return Batch(both[:size], both[size:], self._recon, population, self._factors(indices))
+        return Batch(both[:size], both[size:], self._recon, population, *self._factors(indices))
 
-    def _factors(self, indices: np.ndarray) -> Tensor | None:
-        framework = self.config.framework
-        if not framework.plugin.needs_factors:
-            return None
-        grid = full_grid(self.known, f"the framework '{framework.name}'")
-        return torch.from_numpy(grid.evenly(indices)).to(self.device)
+    def _factors(self, indices: np.ndarray) -> tuple[Tensor | None, Tensor | None]:
+        """`Batch.factors` and `Batch.labels`."""
+        if not self.config.framework.plugin.needs_factors:
+            return None, None
+        evenly, labels = (torch.from_numpy(find(indices)) for find in (self.known.evenly, self.known.factors))
+        return evenly.to(self.device), labels.to(self.device)
 
     def _partners(self, law: Any, indices: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         needs_grid = getattr(law, "needs_grid", True)
@@ -408,7 +429,11 @@ class Training:
         if self.device.type == "mps":
             model, images = copy.deepcopy(model).cpu(), images.on_cpu()
             extra = copy.deepcopy(extra).cpu() if extra else None
+        code, posterior = framework.code, framework.posterior
         return evaluation.Trained(
             model, images, config.recon, config.seed, sampling=self.sampling,
             prior=framework.prior(params, extra), to_normal=framework.to_normal(params),
+            code=None if code is None else lambda q: code(q, params, extra),
+            posterior=None if posterior is None else lambda x, factors: posterior(model, x, factors, params, extra),
+            discrete=framework.discrete,
         )  # fmt: skip

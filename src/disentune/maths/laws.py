@@ -261,9 +261,9 @@ def _as_where(value: Any) -> Any:
     return spelled_out(value)
 
 
+Split = Where | Interpolation | Extrapolation | Composition | AtRandom
 HeldOut = Annotated[
-    Where | Interpolation | Extrapolation | Composition | AtRandom, Field(discriminator="name"),
-    BeforeValidator(_as_where),
+    Split, Field(discriminator="name"), BeforeValidator(_as_where, json_schema_input_type=str | Split)
 ]  # fmt: skip
 """A formula, or a split by name."""
 

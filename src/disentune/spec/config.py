@@ -11,13 +11,13 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from disentune.data import DATASETS
 from disentune.errors import did_you_mean
 from disentune.frameworks import FRAMEWORKS
 from disentune.maths.laws import LawError, Sampling, sampling, try_partners
-from disentune.maths.ramps import Constant, Scheduled
+from disentune.maths.ramps import Constant, Moving, Scheduled
 from disentune.metrics import METRICS
 from disentune.models import MODELS
 from disentune.parameters import Mistake, validated
@@ -60,6 +60,23 @@ class OptimiserParams(Frozen):
     )
     amsgrad: bool = Field(False, description="divide by the largest mean of squares so far (Reddi et al., ICLR 2018)")
     weight_decay: float = Field(0.0, ge=0, description="L2 penalty: so many times a weight is added to its gradient")
+    decoupled: bool = added(
+        False,
+        description="weight_decay takes a share of each weight off before the step instead, scaled by the learning "
+        "rate (AdamW; Loshchilov & Hutter, ICLR 2019)",
+    )
+    undecayed: list[str] = added(
+        ["bias", "extra"],
+        description="with decoupled: names of parameters that do not decay, as parts of their dotted names; bias: all "
+        "biases, extra: what a framework trains besides the model, such as a codebook",
+    )
+
+    @field_validator("undecayed")
+    @classmethod
+    def _only_decoupled(cls, undecayed: list[str], others: ValidationInfo) -> list[str]:
+        if not others.data.get("decoupled"):
+            raise ValueError("needs decoupled: true, because an L2 penalty applies to all weights")
+        return undecayed
 
 
 class TrainingParams(Frozen):
@@ -85,11 +102,30 @@ class TrainingParams(Frozen):
         True, description="draw the images of a batch independently; false: distinct images, so a batch can be the "
         "whole data set"
     )  # fmt: skip
+    learning_rate_schedule: Moving | None = added(
+        None,
+        description="what learning_rate is multiplied by: a schedule such as {schedule: cosine, initial: 1, final: 0}",
+    )
+    clip: float | None = added(
+        None, gt=0, description="gradients are cut to [-clip, clip], element by element; null: not at all"
+    )
     precision: Literal["float32", "tf32", "bfloat16"] = added(
         "float32",
         description="of the networks in a training step: tf32 shortens what cuda multiplies to 10 bits, bfloat16 "
         "computes in 16 bits; weights, losses and evaluations stay in float32",
     )
+
+    @field_validator("learning_rate_schedule")
+    @classmethod
+    def _not_negative(cls, schedule: Any) -> Any:
+        if schedule is not None and min(schedule.initial, schedule.final) < 0:
+            raise ValueError(f"initial and final must be >= 0, got {schedule.initial:g} and {schedule.final:g}")
+        return schedule
+
+    def rate(self, step: int) -> float:
+        """The learning rate of the update with this number, counted from 1."""
+        schedule = self.learning_rate_schedule
+        return self.learning_rate * (1.0 if schedule is None else schedule.at(step - 1, self.steps))
 
 
 class EvaluationParams(Frozen):
@@ -273,7 +309,7 @@ class TrialConfig:
         return _sampling(self.pixels, self.dataset)
 
     def setting(self) -> Context:
-        return _setting(self.dataset, self.model, self.training, self.sampling)
+        return _setting(self.dataset, self.model, self.training, self.framework, self.sampling)
 
     def framework_params(self, step: int) -> Any:
         """The framework's parameters at the update with this number, counted from 1."""
@@ -686,6 +722,7 @@ def _mismatches(
     """Mistakes in the combination of sections that are each valid by themselves."""
     if framework and training:
         yield from _clashes(framework, training.steps)
+        yield from _refused_optimiser(framework, training)
     if training and training.precision == "tf32" and training.device != "cuda":
         text = f"tf32 exists only on NVIDIA GPUs (training.device: cuda), but the device is {training.device}"
         yield Mistake("training.precision", f"{text}; use bfloat16, or omit it")
@@ -707,7 +744,7 @@ def _mismatches(
     if training and not training.replacement:
         yield from _refused_batch(training, dataset.plugin.population(dataset.params), drawn)
     if framework and model and training:
-        yield from _refusal("framework", framework, _setting(dataset, model, training, drawn))
+        yield from _refusal("framework", framework, _setting(dataset, model, training, framework, drawn))
     if framework:
         yield from _refused_factors(framework, dataset)
         yield from _refused_pairs(framework, dataset, drawn)
@@ -755,6 +792,14 @@ def _refused_batch(training: TrainingParams, images: int, drawn: Sampling | None
         what = "the number of images that the law draws" if drawn else "the number of images"
         text = f"must be at most {images}, {what}, if training.replacement is false"
         yield Mistake("training.batch_size", text, training.batch_size, True)
+
+
+def _refused_optimiser(framework: Named, training: TrainingParams) -> Iterable[Mistake]:
+    """Choices of the loop's Adam, where a framework brings an optimiser of its own."""
+    chosen = {"training.clip": training.clip is not None, "training.optimiser.decoupled": training.optimiser.decoupled}
+    if framework.plugin.optimiser is not None:
+        for key in (key for key, is_chosen in chosen.items() if is_chosen):
+            yield Mistake(key, f"cannot be used with '{framework.name}', which brings its own optimiser; omit it")
 
 
 def _refused_factors(framework: Named, dataset: Named) -> Iterable[Mistake]:
@@ -819,13 +864,16 @@ def _refusal(key: str, named: Named, world: Any) -> Iterable[Mistake]:
         yield Mistake(key, str(error))
 
 
-def _setting(dataset: Named, model: Named, training: TrainingParams, drawn: Sampling | None) -> Context:
+def _setting(
+    dataset: Named, model: Named, training: TrainingParams, framework: Named, drawn: Sampling | None
+) -> Context:
     """The population is the images that training may draw."""
     plugin, params = dataset.plugin, dataset.params
     sizes, count = plugin.factor_sizes(params), plugin.count(params)
     if drawn and drawn.count < math.prod(sizes):
         count = drawn.count
-    return Context(plugin.shape(params), model.params.latents, training.batch_size, sizes, count)
+    names = plugin.names(params) if framework.plugin.needs_factors and sizes else ()
+    return Context(plugin.shape(params), model.params.latents, training.batch_size, sizes, count, names)
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
