@@ -21,6 +21,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"beta": 3, "estimator": "mss", "alpha": 0.5, "gamma": 2},
     ],
     "beta_vae": [{"beta": 0.7}],
+    "bio_ae": [{}, {"negativity": 0.5, "activity": 2}],
     "control_vae": [{"kl_target": 2}, {"kl_target": 0.5, "ki": 0.01, "anti_windup": "released", "beta_max": 3}],
     "decomposition_vae": [
         {"beta": 0.7, "alpha": 0.5},
@@ -37,14 +38,32 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"gamma": 3, "width": 8, "depth": 2},
         {"gamma": 3, "width": 8, "depth": 2, "permuted": "same_batch"},
     ],
+    "hfs_vae": [
+        {"gamma": 0.01},
+        {"beta": 0, "gamma": 3, "delta": 2, "latent_pairs": 2},
+        {"gamma": 3, "delta": 0.5, "latent_pairs": None, "scale": "as_released"},
+    ],
     "info_vae": [{"alpha": 0.3, "lambda_z": 5}, {"alpha": -0.5, "lambda_z": 5, "kernel": "imq"}],
+    "ivae": [{"labels": ["x_G"], "width": 6}, {"labels": ["y_B", "x_R"], "width": 6, "depth": 1}],
     "manipulator": [
         {"donors": DONORS, "epsilon": 0.2, "decoder_batches": 1, "samples": 2, "helper_learning_rate": 1e-2},
         # a game: with faster decoders the loss would fall and then rise again
         {"donors": DONORS[:2], "epsilon": 1.0, "decoder_batches": 1, "samples": 1, "helper_learning_rate": 1e-5},
     ],
     "pcl": [{}, {"features": "raw", "pairs": {"name": "laplace", "rate": 2.0}}],
+    "qlae": [{"values": 4, "quantisation": 0.5, "commitment": 0.2}, {"codebook": "shared"}, {"learned": False}],
     "slow_vae": [{}, {"beta": 0.7, "gamma": 2, "rate": 3, "directions": "as_published", "pairs": "original"}],
+    "tripod": [
+        {"multi_information": 1e-2, "hessian": 1e-2},
+        {
+            "multi_information": 0.5,
+            "hessian": 1e-4,
+            "values": 4,
+            "bandwidth": "same",
+            "perturbations": 3,
+            "normalised": "as_released",
+        },
+    ],
 }
 
 FALLS: dict[str, str] = {"annealed_vae": "recon", "control_vae": "recon", "factor_vae": "recon"}
@@ -53,6 +72,6 @@ UNENCODED = {"manipulator"}
 """Frameworks that only train the decoder."""
 UNDECODED = {"pcl"}
 """Frameworks without a reconstruction: the decoder learns nothing."""
-NOISELESS = {"ae"}
+NOISELESS = {"ae", "bio_ae", "qlae"}
 """Frameworks that draw nothing."""
 CASES = [(name, number) for name, sets in EXAMPLES.items() for number in range(len(sets))]

@@ -27,3 +27,17 @@ class AutoEncoder(nn.Module):
     def decode(self, z: Tensor) -> Tensor:
         found: Tensor = self.decoder(z)
         return found
+
+    def stages(self, z: Tensor) -> list[Tensor]:
+        """Outputs of the decoder's layers, each after its activation; the last is that of `decode`. A decoder that is
+        not a sequence of layers has one."""
+        decoder = getattr(self.decoder, "_orig_mod", self.decoder)  # a compiled module hides its layers
+        found: list[Tensor] = []
+        for layer in decoder if isinstance(decoder, nn.Sequential) else [decoder]:
+            z = layer(z)
+            begins = next(layer.parameters(), None) is not None
+            if begins or not found:
+                found.append(z)
+            else:
+                found[-1] = z
+        return found

@@ -62,7 +62,8 @@ def _mistake(error: Any, prefix: str, params: type[Frozen], tree: Any) -> Mistak
         near = did_you_mean(str(context["tag"]), [tag.strip(" '") for tag in context["expected_tags"].split(",")])
         text += f".{near}" if near else ""
     if kind == "float_type" and isinstance(error["input"], Mapping) and "schedule" in error["input"]:
-        text += " (only a framework's own numbers can follow a schedule)"
+        instead = "; learning_rate_schedule multiplies this one" if path[-1] == "learning_rate" else ""
+        text += f" (only a framework's own numbers can follow a schedule{instead})"
     return Mistake(key, text, error["input"], kind not in _SAYS_ALL)
 
 

@@ -170,6 +170,10 @@ class Source:
         return f"disentune data prepare {self.name} {self.options}".strip()
 
 
+_names_known: dict[tuple[str, str], tuple[str, ...]] = {}
+"""Names of factors of the data sets that were opened to find them."""
+
+
 @dataclass(frozen=True)
 class Dataset:
     name: str
@@ -189,6 +193,19 @@ class Dataset:
     """`FactorImages.noisy` of the opened data set; a table may then have more rows than there are combinations."""
     count: Callable[[Any], int | None] = lambda params: None
     """Number of images, if it is not one per combination of factors; None for the full grid."""
+    factor_names: Callable[[Any], tuple[str, ...]] | None = None
+    """Names of the factors, if the data set has sources: known before these are prepared, for laws of sampling."""
+
+    def names(self, params: Any) -> tuple[str, ...]:
+        """Names of the factors. ValueError if they are unknown until the data set is prepared."""
+        if self.factor_names is not None:
+            return self.factor_names(params)
+        if self.sources(params):
+            raise ValueError(f"the record of the data set '{self.name}' does not name its factors; set factor_names")
+        key = self.name, repr(params)
+        if key not in _names_known:
+            _names_known[key] = tuple(self.open(params).factor_names)
+        return _names_known[key]
 
     def population(self, params: Any) -> int:
         """Number of images."""
@@ -267,6 +284,8 @@ class Context:
     factor_sizes: tuple[int, ...]
     count: int | None = None
     """Number of images in the data set, if it is not one per combination of factors."""
+    factor_names: tuple[str, ...] = ()
+    """Only for a framework that `needs_factors`."""
     donated: Callable[[Donor], AutoEncoder] | None = field(default=None, compare=False)
     """Gives the trained model of a donor; None while a config is only checked."""
 
@@ -288,6 +307,8 @@ class Batch:
     """Number of images in the data set that the batch was drawn from."""
     factors: Tensor | None = None
     """(n, k), each spread evenly over [-1, 1]; only for a framework that `needs_factors`."""
+    labels: Tensor | None = None
+    """(n, k) int64: the same factors as indices of their values, from 0."""
 
 
 State = Mapping[str, "Tensor"]
@@ -390,6 +411,14 @@ class Framework:
     `frameworks/priors.py`; None is N(0, 1) in every latent."""
     to_normal: Callable[[Any], Callable[[np.ndarray], np.ndarray] | None] = lambda params: None
     """params -> the map of codes (n, d) that turns the prior into N(0, 1), if there is one: `codes: normal`."""
+    code: Callable[[Posterior, Any, nn.Module | None], Tensor] | None = None
+    """(posterior, params, the module of `extra`) -> the code (n, d) that is decoded, scored and shown; by default the
+    mean."""
+    discrete: bool = False
+    """Whether codes have a few values per latent, so that a draw from the posterior is the code itself."""
+    posterior: Callable[[AutoEncoder, Tensor, Tensor, Any, nn.Module | None], Posterior] | None = None
+    """(model, images, factors (n, k) as in `Batch.factors`, params, the module of `extra`) -> the posterior, if it
+    depends on more than the image; then the framework `needs_factors`."""
 
 
 # ---- metrics
@@ -428,6 +457,8 @@ class Table:
     """Names of the factors, if they are known."""
     prior: CodeLaw | None = None
     """The prior of the framework; None is N(0, 1) in every latent."""
+    discrete: bool = False
+    """Whether the codes are known to have a few values per latent, as those of a quantised autoencoder."""
 
     def encoded(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Codes (..., d) of rows of any shape; sampled codes are drawn afresh, as if encoded again."""
@@ -439,6 +470,8 @@ class Table:
         return drawn
 
 
+Region = Literal["everything", "inside", "outside"]
+"""All images, those that a law of sampling draws, as often as it does, or those that it never draws."""
 Representation = Literal["mean", "sampled", "normal"]
 """Means of the posteriors, one draw from each, or means mapped from the prior's law to N(0, 1)."""
 
@@ -492,6 +525,8 @@ _TAKEN_ENDS = {
     "_sum": "as a loss in nats does",
     "_max": "as the largest value of a metric so far does",
     "_fast": "as a metric in fast size does",
+    "_inside": "as a metric of the images that a law draws does",
+    "_outside": "as a metric of the images that a law never draws does",
     "_sampled": "as a metric of sampled codes does",
     "_normal": "as a metric of codes mapped to N(0, 1) does",
     "_scored": "as a metric does that the sweep evaluates and `disentune score` computes again",

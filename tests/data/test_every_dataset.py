@@ -83,6 +83,8 @@ def test_shape_and_factors_are_known_without_opening(name, params, data):
     assert dataset.shape(checked) == data.shape
     assert dataset.factor_sizes(checked) == data.factor_sizes
     assert dataset.population(checked) == len(data)
+    if data.factor_names:  # laws of sampling name factors
+        assert dataset.names(checked) == data.factor_names
 
 
 @every_dataset

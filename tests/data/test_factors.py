@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disentune.data.factors import FactorGrid, factors_of, full_grid
+from disentune.data.factors import FactorGrid, FactorTable, factors_of, full_grid
 from disentune.errors import DataError
 
 GRID = FactorGrid(("a", "b", "c"), (2, 3, 4))
@@ -103,3 +103,9 @@ def test_values_are_spread_evenly_between_minus_one_and_one():
     assert found.dtype == np.float32
     expected = [[a, 0, c] for a in (-1, 0, 1) for c in (-1, -0.5, 0, 0.5, 1)]
     np.testing.assert_array_equal(found, expected)
+
+
+def test_factors_of_a_table_are_spread_like_those_of_a_grid():
+    grid = FactorGrid(("a", "b"), (3, 2))
+    table = FactorTable(grid.names, grid.sizes, grid.factors(np.array([5, 0, 5, 2])))
+    np.testing.assert_array_equal(table.evenly(np.arange(4)), grid.evenly(np.array([5, 0, 5, 2])))

@@ -10,7 +10,7 @@ from disentune.recon.mse import RECON
 from disentune.recon.mse import Params as Mse
 
 SHAPE = (2, 4, 5)
-FACTORS = (10, 10, 10)
+FACTORS, NAMES = (10, 10, 10), ("x_R", "x_G", "y_B")
 
 
 def donated(donor):
@@ -19,7 +19,7 @@ def donated(donor):
     return MODEL.build(SHAPE, SHAPE[0], MODEL.params(latents=3, width=8), generator)
 
 
-SETTING = Context(SHAPE, latents=4, batch_size=6, factor_sizes=FACTORS, donated=donated)
+SETTING = Context(SHAPE, latents=4, batch_size=6, factor_sizes=FACTORS, factor_names=NAMES, donated=donated)
 
 
 def mean_squares(output, target):

@@ -161,7 +161,8 @@ def test_a_batch_counts_by_its_mean(framework, params, model, batch, step_for):
     """Two copies of a batch have the KL of one: a sum over images would double it."""
     if "kl" not in framework.parts:
         pytest.skip(f"{framework.name} reports no KL")
-    twice = replace(batch, x=batch.x.repeat(2, 1, 1, 1), pair=batch.pair.repeat(2, 1, 1, 1))
+    factors = batch.factors.repeat(2, 1)
+    twice = replace(batch, x=batch.x.repeat(2, 1, 1, 1), pair=batch.pair.repeat(2, 1, 1, 1), factors=factors)
     once = framework.loss(model, batch, params, step_for(framework, params))
     both = framework.loss(model, twice, params, replace(step_for(framework, params), rng=Repeating(0)))
     torch.testing.assert_close(both.parts["kl"], once.parts["kl"])

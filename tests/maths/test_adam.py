@@ -169,3 +169,57 @@ print([name for name in ("torch._dynamo", "torch._inductor", "sympy") if name in
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
+
+
+# ---- decoupled decay, and clipping
+
+
+def test_a_decoupled_decay_gives_the_bits_of_torchs_adamw():
+    ours, theirs = parameters(), parameters()
+    advance(Adam(ours, RATE, BETAS, weight_decay=0.3, decoupled=True), ours, range(7))
+    advance(torch.optim.AdamW(theirs, lr=RATE, betas=BETAS, weight_decay=0.3, fused=False, foreach=False), theirs,
+            range(7))  # fmt: skip
+    torch.testing.assert_close([*ours], [*theirs])
+
+
+def test_a_decoupled_decay_shrinks_weights_and_leaves_moments_alone():
+    """Loshchilov & Hutter, Alg. 2: with a gradient of 0 only the decay moves a weight: w (1 - rate * decay)^steps."""
+    (one, *_), plain = parameters(torch.float64), parameters(torch.float64)[0].detach()
+    optimiser = Adam([one], RATE, BETAS, weight_decay=0.3, decoupled=True)
+    for _ in range(5):
+        one.grad = torch.zeros_like(one)
+        optimiser.step()
+    torch.testing.assert_close(one.detach(), plain * (1 - RATE * 0.3) ** 5)
+    assert not any(moment.any() for name, moment in optimiser.state[0].items() if name != "step")
+
+
+def test_parameters_that_are_listed_do_not_decay():
+    decayed, some, plain = parameters(), parameters(), parameters()
+    advance(Adam(decayed, RATE, weight_decay=0.3, decoupled=True), decayed, range(4))
+    advance(Adam(some, RATE, weight_decay=0.3, decoupled=True, undecayed=[1]), some, range(4))
+    advance(Adam(plain, RATE), plain, range(4))
+    assert torch.equal(some[0], decayed[0])
+    assert torch.equal(some[1], plain[1])
+    assert not torch.equal(some[0], plain[0])
+
+
+def test_a_parameter_without_a_gradient_does_not_decay():
+    (one, *_) = parameters()
+    before = one.detach().clone()
+    Adam([one], RATE, weight_decay=0.3, decoupled=True).step()
+    assert torch.equal(one, before)
+
+
+def test_gradients_are_cut_element_by_element():
+    """Adam with a clip is Adam on gradients that were cut by hand."""
+    ours, theirs = parameters(), parameters()
+    clipped, plain = Adam(ours, RATE, clip=0.5), Adam(theirs, RATE)
+    for step in range(6):
+        advance(clipped, ours, [step])
+        for parameter, gradient in zip(theirs, gradients(step), strict=True):
+            parameter.grad = None if gradient is None else torch.clamp(gradient, -0.5, 0.5)
+        plain.step()
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    unclipped = parameters()
+    advance(Adam(unclipped, RATE), unclipped, range(6))
+    assert not torch.equal(ours[0], unclipped[0])

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
-from disentune.errors import ConfigError, DataError
+from disentune.errors import ConfigError, DataError, TrialError
 from disentune.files.checkpoint import weights_hash
 from disentune.models import MODELS
 from disentune.results import exporting
@@ -185,3 +186,12 @@ def test_without_onnx_the_message_says_how_to_install_it(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ConfigError, match=r"needs the package onnx; install it with: pip install 'disentune\[onnx\]'"):
         write(model_named("linear"), "onnx")
+
+
+@pytest.mark.parametrize("to", ["torch", "safetensors", "onnx"])
+def test_a_model_whose_codes_are_not_the_encoders_is_refused(to, write):
+    """A codebook, or factors, would be missing from the file."""
+    model = model_named("mlp")
+    trained = replace(model.found.trained, code=lambda q: q.mean.round())
+    with pytest.raises(TrialError, match="cannot be exported: the codes of 'beta_vae' are not what its encoder gives"):
+        write(replace(model, found=replace(model.found, trained=trained)), to)

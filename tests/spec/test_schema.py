@@ -211,3 +211,24 @@ def test_a_search_space_is_a_layer_and_nothing_else():
 def test_schedules_and_named_choices(text, valid):
     assert is_valid(text, "search_space") == valid
     assert is_valid(f"{{trial: {text}}}") == valid
+
+
+LAWS = [
+    "law: {name: correlated, factors: [x_R, x_G], sigma: 0.1}",
+    "law: {name: correlated, factors: [x_R, x_G], sigma: {grid: [0.1, 0.2]}}",
+    "law: {name: product, laws: [{name: correlated, factors: [x_R, x_G], sigma: 0.1}, {name: weighted, weight: x_R}]}",
+    'held_out: "x_R == 1 and y_R >= 0.5"',
+    "held_out: composition",
+    "held_out: {name: extrapolation, factors: [x_R], share: 0.25}",
+    "held_out: {grid: [interpolation, extrapolation]}",
+]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_law_of_sampling_is_valid_in_every_form(law):
+    assert is_valid(EXAMPLE.replace("grid_size: 6}", f"grid_size: 6, {law}}}"))
+
+
+@pytest.mark.parametrize("law", ["law: {name: corelated}", "law: {name: correlated, weights: 1}", "held_out: 3"])
+def test_a_misspelt_law_of_sampling_is_not_valid(law):
+    assert not is_valid(EXAMPLE.replace("grid_size: 6}", f"grid_size: 6, {law}}}"))

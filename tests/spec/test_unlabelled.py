@@ -2,6 +2,7 @@
 
 import pytest
 
+from disentune.frameworks import FRAMEWORKS
 from disentune.metrics import METRICS
 from disentune.spec.config import Invalid
 from framework_examples import EXAMPLES
@@ -58,18 +59,26 @@ def test_frameworks_of_pairs_are_refused_with_those_that_serve(trial_with, name,
     found = refused(trial_with, **data, evaluation__metrics=[], framework__name=name, **without_beta(name))
     assert set(found) == {"framework.name"}
     assert f"'{name}' draws pairs of images that differ in some factors, but the data set" in found["framework.name"]
-    assert found["framework.name"].endswith(", decomposition_vae, dip_vae_i, dip_vae_ii, factor_vae, info_vae")
+    assert found["framework.name"].endswith("dip_vae_ii, factor_vae, hfs_vae, info_vae, qlae, tripod")
 
 
 def test_a_framework_that_reads_factors_is_refused_where_there_are_none_and_accepts_a_table(trial_with):
     chosen = {"framework__name": "manipulator", **without_beta("manipulator"), "evaluation__metrics": []}
     text = refused(trial_with, dataset__name="sparse_parts", **chosen)["framework.name"]
     assert text.startswith("'manipulator' needs the factors of each image, but the data set 'sparse_parts' has no")
-    assert text.endswith("factor_vae, info_vae")
+    assert text.endswith("factor_vae, hfs_vae, info_vae, qlae, tripod")
     assert trial_with(**TABLE, dataset__transform="unit", **chosen).framework.name == "manipulator"
 
 
-@pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in (*PAIRED, "manipulator")])
+def test_labels_of_images_without_factors_are_refused_once(trial_with):
+    text = refused(trial_with, dataset__name="sparse_parts", framework__name="ivae", **without_beta("ivae"),
+                   evaluation__metrics=[])  # fmt: skip
+    assert text.keys() == {"framework.name"}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in EXAMPLES if name not in PAIRED and not FRAMEWORKS[name].needs_factors]
+)
 def test_every_other_framework_serves(trial_with, name):
     config = trial_with(
         dataset__name="sparse_parts", evaluation__metrics=[], framework__name=name, **without_beta(name)

@@ -79,7 +79,7 @@ def downstream(frame: pd.DataFrame, metrics: Sequence[str] | None = None) -> pd.
 
 
 def _kept(key: str) -> bool:
-    return not key.endswith(("_max", "_sampled", "_normal"))
+    return not key.endswith(("_max", "_sampled", "_normal", "_inside", "_outside"))
 
 
 def _mean(name: object, task: str, values: pd.Series) -> dict[str, object]:

@@ -50,7 +50,8 @@ distance   mean and standard deviation over pairs of two images, averaged over p
 
 Writes distances (Figs. 3, 8), traversals (Figs. 2, 5) and distributions (Fig. A1) as PNG
 and SVG; with --json only if --output is given. For a trained trial: distances at
-each level of the model (Figs. 4, 10).
+each level of the model (Figs. 4, 10). A law of sampling (dataset.law, dataset.held_out) does
+not change distances; it is described and drawn (law).
 
 With --learn-kernel, finds the kernel of the overlap loss that orders the factors best, without
 training a model, and writes it as a search space: recon.kernel: learned and its taps.
@@ -198,6 +199,9 @@ def _draw(folder: Path, worlds: list[Seen], looks: list[Look], seed: int) -> lis
         ordered = {title: look for title, look in titled.items() if look.factors}
         figures = {"distances": distances.perceived(ordered)} if ordered else {}
         figures["distributions"] = distances.distributions(titled)
+        laws = {seen.title: law for seen in worlds if (law := seen.config.sampling) and law.dependences}
+        if laws:
+            figures["law"] = distances.laws(laws)
         data = {repr(seen.config.dataset.tree()): seen for seen in worlds}
         for number, seen in enumerate(data.values()):
             drawn = distances.traversals(opened(seen.config).images.data, seen.title, seed)
@@ -218,11 +222,12 @@ def _saved(folder: Path, figures: dict[str, Figure]) -> list[Path]:
 
 
 def _print_json(what: str | None, name: str, worlds: list[Seen], looks: list[Look]) -> None:
-    from disentune.results.inspection import as_json
+    from disentune.results.inspection import as_json, law_as_json
 
     found = [
         {"title": seen.title, "arms": list(seen.arms), "dataset": seen.config.tree()["dataset"],
-         "recon": seen.config.recon.tree(), **as_json(look)}
+         "recon": seen.config.recon.tree(), **as_json(look),
+         **({"law": law_as_json(drawn)} if (drawn := seen.config.sampling) else {})}
         for seen, look in zip(worlds, looks, strict=True)
     ]  # fmt: skip
     print_json({"sweep": name, "worlds": found} if what is not None else found[0])
@@ -233,13 +238,15 @@ def _print_json(what: str | None, name: str, worlds: list[Seen], looks: list[Loo
 
 def _show(worlds: list[Seen], looks: list[Look], detailed: bool) -> None:
     from disentune.cli.display import frame_table
-    from disentune.results.inspection import EVIDENCE, grade, sentence
+    from disentune.results.inspection import EVIDENCE, grade, law_in_words, sentence
 
     if len(worlds) > 1:
         out.print(frame_table(_summary(worlds, looks)))
     for seen, look in zip(worlds, looks, strict=True):
         arms = f"{', '.join(seen.arms)}: " if seen.arms else ""
         out.print(f"\n[bold]{escape(arms + seen.title)}[/]: {sentence(look.order, bool(look.factors))}")
+        for line in law_in_words(drawn) if (drawn := seen.config.sampling) else ():
+            out.print(f"  {line}", markup=False)
         if detailed:
             out.print(frame_table(_details(look)))
         for reason in grade(look).reasons:

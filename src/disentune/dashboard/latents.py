@@ -123,7 +123,8 @@ def _measured(trained: Trained, step: int, notes: tuple[str, ...]) -> Opened:
     rng, count = stream(0, "dashboard"), len(trained.grid)
     candidates = np.sort(rng.choice(count, min(CANDIDATES, count), replace=False))
     with undisturbed(trained.model):
-        q = finite_codes(trained, trained.images(rng.choice(candidates, min(SAMPLE, len(candidates)), replace=False)))
+        sample = rng.choice(candidates, min(SAMPLE, len(candidates)), replace=False)
+        q = finite_codes(trained, trained.images(sample), sample)
     kl = kl_to_prior(doubled(q)).mean(dim=0)
     low, high = _sliders(q.mean)
     return Opened(
@@ -213,7 +214,7 @@ def encoded(model: Opened, factors: Sequence[int]) -> tuple[np.ndarray, list[flo
     index = trained.grid.index(np.array([list(factors)]))
     with model.lock, undisturbed(trained.model):
         x = trained.images(index)
-        return pixels(trained, x)[0], finite_codes(trained, x).mean[0].tolist()
+        return pixels(trained, x)[0], finite_codes(trained, x, index).mean[0].tolist()
 
 
 @torch.no_grad()

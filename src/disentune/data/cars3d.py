@@ -163,6 +163,7 @@ DATASET = Dataset(
     params=Params,
     shape=shape,
     factor_sizes=factor_sizes,
+    factor_names=lambda params: tuple(FACTORS),
     open=opened,
     sources=lambda params: (source(params),),
     published=published,

@@ -18,6 +18,13 @@ def in_a_line(data: FactorImages) -> str:
     return f"{type(data).__name__}({len(data):,} images ({shape}); {factors})"
 
 
+def spread_evenly(factors: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
+    """Factors (n, k) -> float32 (n, k): the values of each factor spread evenly over [-1, 1]; 0 where it has one."""
+    last = np.array(sizes) - 1
+    found: np.ndarray = (2 * factors / np.maximum(last, 1) - (last > 0)).astype(np.float32)
+    return found
+
+
 @dataclass(frozen=True)
 class FactorGrid:
     """Names and sizes of the k factors."""
@@ -43,10 +50,8 @@ class FactorGrid:
         return np.stack(np.unravel_index(self.checked(indices), self.sizes), axis=-1)
 
     def evenly(self, indices: np.ndarray) -> np.ndarray:
-        """Indices (n,) -> float32 (n, k): the values of each factor spread evenly over [-1, 1]; 0 where it has one."""
-        last = np.array(self.sizes) - 1
-        found: np.ndarray = (2 * self.factors(indices) / np.maximum(last, 1) - (last > 0)).astype(np.float32)
-        return found
+        """Indices (n,) -> float32 (n, k): see `spread_evenly`."""
+        return spread_evenly(self.factors(indices), self.sizes)
 
     def index(self, factors: np.ndarray) -> np.ndarray:
         """Factors (n, k) -> indices (n,)."""
@@ -88,6 +93,10 @@ class FactorTable:
         """Indices (n,) -> factors (n, k)."""
         found: np.ndarray = self.rows[checked_indices(indices, len(self))]
         return found
+
+    def evenly(self, indices: np.ndarray) -> np.ndarray:
+        """Indices (n,) -> float32 (n, k): see `spread_evenly`."""
+        return spread_evenly(self.factors(indices), self.sizes)
 
 
 def factors_of(data: FactorImages) -> FactorGrid | FactorTable:

@@ -225,6 +225,7 @@ DATASET = Dataset(
     params=Params,
     shape=shape,
     factor_sizes=factor_sizes,
+    factor_names=lambda params: tuple(params.factor_names),
     open=GridFile,
     sources=sources,
     count=lambda params: params.count,

@@ -154,6 +154,11 @@ def factor_sizes(params: Params) -> tuple[int, ...]:
     return dataset.factor_sizes(given)
 
 
+def factor_names(params: Params) -> tuple[str, ...]:
+    dataset, given = original(params)
+    return dataset.names(given)
+
+
 # ---- the prepared array
 
 
@@ -291,5 +296,11 @@ def reflected(images: np.ndarray, change: np.ndarray) -> np.ndarray:
 
 
 DATASET = Dataset(
-    name="manipulated", params=Params, shape=shape, factor_sizes=factor_sizes, open=Manipulated, sources=sources
+    name="manipulated",
+    params=Params,
+    shape=shape,
+    factor_sizes=factor_sizes,
+    factor_names=factor_names,
+    open=Manipulated,
+    sources=sources,
 )

@@ -36,6 +36,7 @@ DATASET = Dataset(
     params=Params,
     shape=mpi3d.shape,
     factor_sizes=factor_sizes,
+    factor_names=lambda params: tuple(mpi3d.FACTORS[6]),
     open=opened,
     sources=sources,
     published=published,

@@ -31,6 +31,7 @@ DATASET = Dataset(
     params=Params,
     shape=mpi3d.shape,
     factor_sizes=mpi3d.factor_sizes,
+    factor_names=lambda params: tuple(mpi3d.FACTORS[params.objects]),
     open=opened,
     sources=sources,
     published=published,

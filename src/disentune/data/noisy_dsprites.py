@@ -50,6 +50,7 @@ DATASET = Dataset(
     params=Params,
     shape=shape,
     factor_sizes=factor_sizes,
+    factor_names=lambda params: tuple(dsprites.FACTORS),
     open=opened,
     sources=sources,
     noisy=lambda params: True,

@@ -82,6 +82,7 @@ DATASET = Dataset(
     params=Params,
     shape=shape,
     factor_sizes=factor_sizes,
+    factor_names=lambda params: tuple(FACTORS),
     open=opened,
     sources=sources,
     published=published,

@@ -240,6 +240,7 @@ DATASET = Dataset(
     params=Params,
     shape=shape,
     factor_sizes=factor_sizes,
+    factor_names=lambda params: tuple(factors(params)),
     open=opened,
     sources=lambda params: (source(params),),
     published=published,

@@ -18,10 +18,11 @@ from disentune.data.noise import Recalled
 from disentune.environment import without_secrets
 from disentune.errors import DataError
 from disentune.learn.transforms import Inputs
+from disentune.maths.laws import Sampling
 from disentune.maths.randomness import stream
 from disentune.metrics import scored as scores_of
 from disentune.metrics.table import table_of
-from disentune.plugin import AutoEncoder, CodeLaw, Representation, Table
+from disentune.plugin import AutoEncoder, CodeLaw, Posterior, Region, Representation, Table
 from disentune.spec.config import Named, Scored, TrialConfig
 
 CHUNK = 512
@@ -38,10 +39,29 @@ class Trained:
     """Called without a generator, or with one that recalls a row's nuisance, which is then the same everywhere."""
     recon: Named
     seed: int
+    sampling: Sampling | None = None
+    """How often training draws each image, if a law or a held-out set says so."""
     prior: Any = None
     """The law of codes (`Framework.prior`); None is N(0, 1)."""
     to_normal: Callable[[np.ndarray], np.ndarray] | None = None
     """The map from that law to N(0, 1), where there is one."""
+    code: Callable[[Posterior], Tensor] | None = None
+    """`Framework.code`; None is the mean."""
+    posterior: Callable[[Tensor, Tensor], Posterior] | None = None
+    """`Framework.posterior`, of images and factors; None is what the encoder makes of the image."""
+    discrete: bool = False
+    """`Framework.discrete`."""
+
+    def encode(self, x: Tensor, indices: np.ndarray | None) -> Posterior:
+        """Posteriors of images, whose mean is the code. DataError if they depend on factors and the images are none of
+        the data set's."""
+        if self.posterior is None:
+            q = self.model.encode(x)
+        elif indices is None:
+            raise DataError("its codes depend on the factors of an image, so only images of its data set have one")
+        else:
+            q = self.posterior(x, torch.from_numpy(self.known.evenly(indices)).to(x.device))
+        return q if self.code is None else replace(q, mean=self.code(q))
 
     @property
     def known(self) -> FactorGrid | FactorTable:
@@ -86,14 +106,32 @@ def line_indices(grid: FactorGrid, wanted: int, rng: np.random.Generator, noisy:
 
 
 def table_indices(
-    config: TrialConfig, known: FactorGrid | FactorTable, size: str, lines: bool, noisy: bool = False
+    config: TrialConfig,
+    known: FactorGrid | FactorTable,
+    size: str,
+    lines: bool,
+    noisy: bool = False,
+    region: Region | None = None,
 ) -> np.ndarray:
     """The images to encode, the same at every evaluation of a trial."""
     wanted = config.evaluation.table if size == "full" else config.evaluation.fast_table
+    if region in ("inside", "outside"):
+        return region_indices(config, region, wanted, noisy)
     if lines:
         grid = full_grid(known, "a line along one factor")
         return line_indices(grid, wanted, stream(config.seed, "evaluation/lines"), noisy)
     return sample_indices(len(known), wanted, stream(config.seed, "evaluation"), noisy)
+
+
+def region_indices(config: TrialConfig, region: Region, wanted: int, noisy: bool) -> np.ndarray:
+    """Images that the law of sampling draws, as often as it does, or images that it never draws."""
+    drawn, rng = config.sampling, stream(config.seed, f"evaluation/{region}")
+    assert drawn is not None  # checked with the config
+    if region == "inside" and not drawn.is_even:
+        return np.sort(drawn.draw(rng, wanted))
+    images = drawn.inside if region == "inside" else drawn.outside
+    found: np.ndarray = images[sample_indices(len(images), wanted, rng, noisy)]
+    return found
 
 
 # ---- their codes
@@ -106,7 +144,7 @@ def encoded(trained: Trained, indices: np.ndarray) -> Encoded:
     keys = stream(trained.seed, "evaluation/nuisance").integers(2**63, size=len(indices)) if noisy else None
     trained.model.eval()
     rows = _chunks(np.arange(len(indices)))
-    posteriors = [trained.model.encode(_shown(trained, indices, keys, some)) for some in rows]
+    posteriors = [trained.encode(_shown(trained, indices, keys, some), indices[some]) for some in rows]
     trained.model.train()
     return Encoded(
         keys=keys,
@@ -132,7 +170,8 @@ def table_from(trained: Trained, images: Encoded, codes: Representation) -> Tabl
     table = table_of(_codes(trained, images, codes), factors, images.logvars)
     return replace(
         table,
-        means=images.means.astype(np.float64) if codes == "sampled" else None,
+        means=images.means.astype(np.float64) if codes == "sampled" and not trained.discrete else None,
+        discrete=trained.discrete,
         distance=lambda first, second: _distances(trained, images, first, second),
         reconstruction=lambda rows: _reconstructions(trained, images, rows, table.codes),
         gram=lambda rows: _grams(trained, table.codes[rows]),
@@ -142,7 +181,7 @@ def table_from(trained: Trained, images: Encoded, codes: Representation) -> Tabl
 
 
 def _codes(trained: Trained, images: Encoded, codes: Representation) -> np.ndarray:
-    if codes == "mean":
+    if codes == "mean" or (codes == "sampled" and trained.discrete):
         return images.means
     if codes == "normal":
         assert trained.to_normal is not None  # checked with the config
@@ -265,7 +304,8 @@ def _add(scores: EvaluationScores, scored: Scored, table: Table, seed: int) -> N
     found = scores_of(metric.plugin, table, seed, metric.params)
     scores.numbers |= {f"{key}{scored.suffix}": value for key, value in found.numbers.items()}
     scores.details |= {f"{key}{scored.suffix}": array.tolist() for key, array in found.details.items()}
-    made = {"size": scored.size, "codes": scored.codes, "table": len(table.codes)}
+    made: dict[str, Any] = {"size": scored.size, "codes": scored.codes, "table": len(table.codes)}
+    made |= {"region": scored.region} if scored.region else {}
     care = {"caution": found.caution} if found.caution else {}
     scores.scored[scored.label] = {**made, **metric.params.model_dump(), **care}
 
@@ -284,9 +324,10 @@ class _Tables:
         self.tables: dict[Any, Table] = {}
 
     def of(self, scored: Scored) -> Table:
-        kind = (scored.size, scored.metric.plugin.lines, scored.codes)
+        kind = (scored.size, scored.metric.plugin.lines, scored.codes, scored.region)
         if kind not in self.tables:
-            indices = table_indices(self.config, self.trained.known, *kind[:2], self.trained.images.data.noisy)
+            noisy = self.trained.images.data.noisy
+            indices = table_indices(self.config, self.trained.known, *kind[:2], noisy, scored.region)
             self.tables[kind] = table_from(self.trained, self._encoded(indices), scored.codes)
         return self.tables[kind]
 

@@ -112,7 +112,7 @@ def learnt(trained: Trained, indices: np.ndarray) -> np.ndarray:
     size = indices.shape[1]
     with undisturbed(trained.model):
         x = trained.images(indices.ravel())
-        q = finite_codes(trained, x)
+        q = finite_codes(trained, x, indices.ravel())
         x_recon = decoded(trained, q.mean)
     pairs = _pairs(size, len(indices)).to(x.device)
     one, other = (doubled(Posterior(q.mean[rows], q.logvar[rows])) for rows in pairs)
@@ -160,8 +160,9 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
         model.train(was)
 
 
-def finite_codes(trained: Trained, x: Tensor) -> Posterior:
-    q = trained.model.encode(x)
+def finite_codes(trained: Trained, x: Tensor, indices: np.ndarray | None) -> Posterior:
+    """Of images of the data set by their indices, or of other images."""
+    q = trained.encode(x, indices)
     if not (_is_finite(q.mean) and _is_finite(q.logvar)):
         raise DataError("the encoder's codes are not finite")
     return q

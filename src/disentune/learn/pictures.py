@@ -60,11 +60,20 @@ class Pictures:
     two_latents: np.ndarray | None = None
     """(frames, frames, h, w, c): the first original's mean while the first two latents go over their spans, the first
     one from row to row; None unless requested."""
+    outside: np.ndarray | None = None
+    """(n, h, w, c): images that the law of sampling never draws; None if there are none."""
+    outside_reconstructions: np.ndarray | None = None
+    """(n, h, w, c): their decoded means."""
+    law: np.ndarray | None = None
+    """float32 (a, b): probabilities in training of the values of the two factors that depend on each other most; None
+    if all are independent."""
+    law_factors: np.ndarray | None = None
+    """Names of these two factors: of the rows, and of the columns."""
     plane: Plane = field(default_factory=plane.empty)
     """Data, codes and reconstructions, if there are two latents or the data are points in the plane."""
 
 
-_OPTIONAL = ("unchanged", "two_latents")
+_OPTIONAL = ("unchanged", "two_latents", "outside", "outside_reconstructions", "law", "law_factors")
 _ARRAYS = [one.name for one in fields(Pictures) if one.name not in ("distances", "plane", *_OPTIONAL)]
 Order = Literal["kl", "variance"]
 
@@ -78,18 +87,19 @@ def drawn(trained: Trained, seed: int = 0, order: Order = "kl", two_latents: boo
     is not finite."""
     with undisturbed(trained.model):
         rng, known = stream(seed, "pictures"), trained.known
-        indices = rng.choice(len(known), min(SAMPLE, len(known)), replace=False)
+        indices = _sample(trained, rng)
         x = trained.images(indices)
-        q = finite_codes(trained, x)
+        q = finite_codes(trained, x, indices)
         kl = kl_to_prior(doubled(q)).mean(dim=0)
         ranks = -kl if order == "kl" else doubled(q).logvar.exp().mean(dim=0)
         latents = torch.argsort(ranks, stable=True)[:LATENTS]
         spans = torch.stack([q.mean.amin(dim=0), q.mean.amax(dim=0)], dim=1)[latents]
+        paths = [_path(trained, q.mean[:, latent], span) for latent, span in zip(latents, spans, strict=True)]
         shown = SHOWN if _has_pixels(trained) else 0
         return Pictures(
             originals=pixels(trained, x[:shown]),
             reconstructions=pixels(trained, decoded(trained, q.mean[:shown])),
-            traversals=_traversals(trained, q.mean[:shown], latents, spans),
+            traversals=_traversals(trained, q.mean[:shown], latents, paths),
             latents=latents.cpu().numpy(),
             kl=kl[latents].float().cpu().numpy(),
             spans=spans.cpu().numpy(),
@@ -98,9 +108,45 @@ def drawn(trained: Trained, seed: int = 0, order: Order = "kl", two_latents: boo
                 for factor in _longest(known)
             },
             unchanged=_unchanged(trained, indices[:shown]),
-            two_latents=_two_latents(trained, q.mean[:shown], latents, spans) if two_latents else None,
+            two_latents=_two_latents(trained, q.mean[:shown], latents, paths) if two_latents else None,
             plane=plane.drawn(trained, seed),
+            **(_of_law(trained, stream(seed, "pictures/outside"), shown) if trained.sampling else {}),
         )
+
+
+def _sample(trained: Trained, rng: np.random.Generator) -> np.ndarray:
+    """Distinct images that training may draw."""
+    drawn = trained.sampling
+    if drawn is None:
+        size = len(trained.known)
+        return rng.choice(size, min(SAMPLE, size), replace=False)
+    shares = drawn.weights[drawn.inside] / drawn.weights.sum()
+    return rng.choice(drawn.inside, min(SAMPLE, drawn.count), replace=False, p=shares)
+
+
+def _of_law(trained: Trained, rng: np.random.Generator, shown: int) -> dict[str, np.ndarray]:
+    """What the law of sampling changes: which images are never drawn, and which factors depend on each other."""
+    assert trained.sampling is not None
+    found: dict[str, np.ndarray] = {}
+    outside = trained.sampling.outside
+    if len(outside) and shown:
+        indices = rng.choice(outside, min(shown, len(outside)), replace=False)
+        x = trained.images(indices)
+        found["outside"] = pixels(trained, x)
+        found["outside_reconstructions"] = pixels(trained, decoded(trained, finite_codes(trained, x, indices).mean))
+    strongest = next(iter(trained.sampling.dependences), None)
+    if strongest:
+        rows, columns = (trained.sampling.names.index(name) for name in strongest)
+        table = trained.sampling.table(rows, columns).astype(np.float32)
+        found["law"], found["law_factors"] = _thinned(table), np.array(strongest, np.str_)
+    return found
+
+
+def _thinned(table: np.ndarray) -> np.ndarray:
+    """At most `VALUES` rows and columns, evenly chosen."""
+    rows, columns = (np.linspace(0, size - 1, min(size, VALUES)).round().astype(np.int64) for size in table.shape)
+    found: np.ndarray = table[np.ix_(rows, columns)]
+    return found
 
 
 def _has_pixels(trained: Trained) -> bool:
@@ -119,25 +165,34 @@ def _unchanged(trained: Trained, indices: np.ndarray) -> np.ndarray | None:
     return None if before is None else np.ascontiguousarray(before.images(indices).transpose(0, 2, 3, 1))
 
 
-def _two_latents(trained: Trained, bases: Tensor, latents: Tensor, spans: Tensor) -> np.ndarray | None:
+def _path(trained: Trained, codes: Tensor, span: Tensor) -> Tensor:
+    """Values of a latent from the smallest to the largest of its codes (n,); those nearest to them that occur, if codes
+    are discrete."""
+    steps = torch.lerp(span[0], span[1], torch.linspace(0, 1, FRAMES, device=span.device))
+    if not trained.discrete:
+        return steps
+    values = codes.unique()
+    found: Tensor = values[(steps[:, None] - values).abs().argmin(dim=1)]
+    return found
+
+
+def _two_latents(trained: Trained, bases: Tensor, latents: Tensor, paths: Sequence[Tensor]) -> np.ndarray | None:
     if not len(bases) or len(latents) < 2:
         return None
     z = bases[0].repeat(FRAMES, FRAMES, 1)
-    share = torch.linspace(0, 1, FRAMES, device=z.device)
-    z[..., latents[0]] = torch.lerp(spans[0, 0], spans[0, 1], share)[:, None]
-    z[..., latents[1]] = torch.lerp(spans[1, 0], spans[1, 1], share)[None]
+    z[..., latents[0]] = paths[0][:, None]
+    z[..., latents[1]] = paths[1][None]
     frames = pixels(trained, decoded(trained, z.flatten(0, 1)))
     return frames.reshape(FRAMES, FRAMES, *frames.shape[1:])
 
 
-def _traversals(trained: Trained, bases: Tensor, latents: Tensor, spans: Tensor) -> np.ndarray:
+def _traversals(trained: Trained, bases: Tensor, latents: Tensor, paths: Sequence[Tensor]) -> np.ndarray:
     channels, height, width = trained.images.data.shape
     if not len(bases):
         return np.empty((0, FRAMES, height, width, channels), np.uint8)
     z = bases[0].repeat(len(latents), FRAMES, 1)
-    share = torch.linspace(0, 1, FRAMES, device=z.device)
     for row, latent in enumerate(latents.tolist()):
-        z[row, :, latent] = torch.lerp(spans[row, 0], spans[row, 1], share)
+        z[row, :, latent] = paths[row]
     frames = pixels(trained, decoded(trained, z.flatten(0, 1)))
     return frames.reshape(len(latents), FRAMES, height, width, channels)
 
@@ -235,9 +290,30 @@ def _assert_shapes(pictures: Pictures) -> None:
         and (unchanged is None or (unchanged.shape, unchanged.dtype) == (images.shape, np.uint8))
         and (square is None or (square.ndim, square.shape[2:], square.dtype) == (5, images.shape[1:], np.uint8))
         and (square is None or 0 < max(square.shape[:2]) <= MOST_SHOWN)
+        and _is_sound_law(pictures)
     )
     if not sound:
         raise DataError("its shapes do not fit together")
+
+
+def _is_sound_law(pictures: Pictures) -> bool:
+    outside, again, law, names = (
+        pictures.outside, pictures.outside_reconstructions, pictures.law, pictures.law_factors
+    )  # fmt: skip
+    if (outside is None) != (again is None) or (law is None) != (names is None):
+        return False
+    shape = pictures.originals.shape[1:]
+    images = [one for one in (outside, again) if one is not None]
+    tables = [] if law is None or names is None else [(law, names)]
+    are_images = (
+        one.dtype == np.uint8 and one.shape[1:] == shape and 0 < len(one) <= MOST_SHOWN for one in images
+    )  # fmt: skip
+    are_tables = (
+        (table.dtype.kind, table.ndim, factors.dtype.kind, factors.shape) == ("f", 2, "U", (2,))
+        and all(0 < side <= MOST_SHOWN for side in table.shape)
+        for table, factors in tables
+    )
+    return all(are_images) and all(are_tables)
 
 
 # ---- as images
@@ -246,21 +322,31 @@ SIDE = 64
 """Approximate size in pixels to which small images are enlarged."""
 GAP, MARGIN, LINE = 4, 8, 14
 """Pixels between images, around text, and per line of text."""
-Sheet = Literal["reconstructions", "traversals", "distances", "plane"]
+LAW_SIDE = 192
+"""Pixels of the table of a law."""
+Sheet = Literal["reconstructions", "outside", "traversals", "distances", "law", "plane"]
 
 
 def sheets(pictures: Pictures) -> dict[Sheet, np.ndarray]:
     """Images ready to show, uint8 (h, w, 3): `reconstructions` below their originals, `traversals` with one row per
     latent, `distances` with one row per factor, each panel with its own scale, `plane` with the points of data, codes
-    and reconstructions. Empty ones are left out."""
+    and reconstructions; `outside` with reconstructions of images that training never draws, and `law` with how often it
+    draws the values of two factors together. Empty ones are left out."""
     found: dict[Sheet, np.ndarray] = {}
     if len(pictures.originals):
         both = np.stack([pictures.originals, pictures.reconstructions])
         found["reconstructions"] = _labelled(mosaic(both), ["image", "decoded"], [])
+    if pictures.outside is not None and pictures.outside_reconstructions is not None:
+        both = np.stack([pictures.outside, pictures.outside_reconstructions])
+        found["outside"] = _labelled(mosaic(both), ["never drawn", "decoded"], [])
     if len(pictures.traversals):
         found["traversals"] = _labelled(mosaic(pictures.traversals), latent_labels(pictures), [])
     if pictures.distances:
         found["distances"] = _labelled(mosaic(_panels(pictures)), list(pictures.distances), COLUMNS)
+    if pictures.law is not None and pictures.law_factors is not None:
+        rows, columns = map(str, pictures.law_factors)
+        panel = _shades()[_levels(_resized(pictures.law, LAW_SIDE))]
+        found["law"] = _labelled(mosaic(panel[None, None]), [rows], [columns])
     if len(pictures.plane):
         panels = _plane_panels(pictures.plane)
         found["plane"] = _labelled(mosaic(np.array([[*panels.values()]])), [""], [*panels])

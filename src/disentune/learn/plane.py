@@ -70,7 +70,7 @@ def drawn(trained: Trained, seed: int) -> Plane:
     size = len(trained.grid)
     chosen = np.sort(stream(seed, "pictures/plane").choice(size, min(MOST, size), replace=False))
     x = trained.images(chosen)
-    q = finite_codes(trained, x)
+    q = finite_codes(trained, x, chosen)
     means, logvars = (part.float().cpu().numpy() if two else NOTHING for part in (q.mean, q.logvar))
     return Plane(
         labels=trained.grid.factors(chosen)[:, 0],

@@ -32,6 +32,11 @@ class InBfloat16(AutoEncoder):
             output = self.network.decode(z)
         return output.float()
 
+    def stages(self, z: Tensor) -> list[Tensor]:
+        with _autocast(z):
+            outputs = self.network.stages(z)
+        return [output.float() for output in outputs]
+
 
 def _autocast(x: Tensor) -> torch.autocast:
     return torch.autocast(x.device.type, torch.bfloat16)

@@ -25,6 +25,7 @@ from disentune.learn.precision import network_in, step_in
 from disentune.learn.transforms import Inputs, fits, inputs, moved
 from disentune.maths.adam import Adam
 from disentune.maths.exact import in_float64, placed
+from disentune.maths.laws import partners
 from disentune.maths.randomness import stream, torch_seed
 from disentune.plugin import AutoEncoder, Batch, Donor, FactorImages, Framework, Losses, Optimiser, Step
 from disentune.spec.config import WATCHED, Scored, TrialConfig
@@ -110,6 +111,14 @@ def _assert_declared(framework: Framework, losses: Losses) -> None:
         raise TrialError(f"framework '{framework.name}': set both `Losses.helper` and `Framework.helper`, or neither")
 
 
+def _set_rate(optimiser: Optimiser, rate: float) -> None:
+    if isinstance(optimiser, Adam):
+        optimiser.learning_rate = rate
+    else:
+        for group in getattr(optimiser, "param_groups", ()):
+            group["lr"] = rate
+
+
 def _restore(optimiser: Optimiser, state: Mapping[str, Any]) -> None:
     groups = optimiser.state_dict()["param_groups"]  # the learning rate comes from the config, not the state
     optimiser.load_state_dict({"state": dict(state), "param_groups": groups})
@@ -168,6 +177,7 @@ class Training:
         self.contents = contents(config.dataset.plugin.sources(config.dataset.params))
         self.known = factors_of(self.data)
         self.ordered = np.array([name not in self.data.categorical for name in self.data.factor_names])
+        self.sampling = config.sampling
         self.inputs = self._inputs(on_device)
         self.model = built_model(config).to(self.device)
         network = compiled(self.model) if config.training.compile else self.model
@@ -202,7 +212,18 @@ class Training:
             brought: Optimiser = own(self.trained, training.learning_rate)
             return brought
         (first, second), chosen = training.optimiser.betas, training.optimiser
-        return Adam(self.trained, training.learning_rate, (first, second), chosen.amsgrad, chosen.weight_decay)
+        return Adam(
+            self.trained, training.learning_rate, (first, second), chosen.amsgrad, chosen.weight_decay,
+            decoupled=chosen.decoupled, undecayed=self._undecayed(), clip=training.clip,
+        )  # fmt: skip
+
+    def _undecayed(self) -> list[int]:
+        """Positions in `trained` of the parameters whose name has a part that is listed as not to decay."""
+        model = [(name, one) for name, one in self.model.named_parameters()]
+        extra = [(f"extra.{name}", one) for name, one in self.extra.named_parameters()] if self.extra else []
+        names = [name for name, one in [*model, *extra] if one.requires_grad]
+        kept = set(self.config.training.optimiser.undecayed)
+        return [number for number, name in enumerate(names) if kept & set(name.split("."))]
 
     def _helper(self) -> "_Helper | None":
         framework, setting = self.config.framework, self.config.setting()
@@ -295,6 +316,8 @@ class Training:
         if objective.requires_grad:
             _forget_gradients(self.trained)
             objective.backward(inputs=self.trained)
+            if self.config.training.learning_rate_schedule is not None:
+                _set_rate(self.optimiser, self.config.training.rate(self.step))
             self.optimiser.step()
 
     def _losses(self) -> Losses:
@@ -322,25 +345,32 @@ class Training:
         rng, size = stream(self.config.seed, "data", self.step), self.config.training.batch_size
         indices = self._indices(rng, size)
         law = getattr(self.config.framework.params, "pairs", None)
+        population = self.sampling.count if self.sampling else len(self.data)
         if law is None:
-            return Batch(self.inputs(indices, rng), None, self._recon, len(self.data), self._factors(indices))
+            return Batch(self.inputs(indices, rng), None, self._recon, population, *self._factors(indices))
         both = self.inputs(np.concatenate([indices, self._partners(law, indices, rng)]), rng)
-        return Batch(both[:size], both[size:], self._recon, len(self.data), self._factors(indices))
+        return Batch(both[:size], both[size:], self._recon, population, *self._factors(indices))
 
-    def _factors(self, indices: np.ndarray) -> Tensor | None:
-        framework = self.config.framework
-        if not framework.plugin.needs_factors:
-            return None
-        grid = full_grid(self.known, f"the framework '{framework.name}'")
-        return torch.from_numpy(grid.evenly(indices)).to(self.device)
+    def _factors(self, indices: np.ndarray) -> tuple[Tensor | None, Tensor | None]:
+        """`Batch.factors` and `Batch.labels`."""
+        if not self.config.framework.plugin.needs_factors:
+            return None, None
+        evenly, labels = (torch.from_numpy(find(indices)) for find in (self.known.evenly, self.known.factors))
+        return evenly.to(self.device), labels.to(self.device)
 
     def _partners(self, law: Any, indices: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        if not isinstance(self.known, FactorGrid) and not getattr(law, "needs_grid", True):
+        needs_grid = getattr(law, "needs_grid", True)
+        if self.sampling:
+            drawn = self.sampling
+            return partners(law, indices, drawn, self.ordered, rng) if needs_grid else drawn.draw(rng, len(indices))
+        if not isinstance(self.known, FactorGrid) and not needs_grid:
             return rng.integers(len(self.data), size=len(indices))
         grid = full_grid(self.known, f"the pair law '{law.name}'")
         return grid.index(law.draw(grid.factors(indices), grid.sizes, self.ordered, rng))
 
     def _indices(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        if self.sampling:
+            return self.sampling.draw(rng, size, self.config.training.replacement)
         if self.config.training.replacement:
             return rng.integers(len(self.data), size=size)
         return rng.choice(len(self.data), size=size, replace=False)
@@ -348,7 +378,11 @@ class Training:
     def _images(self, count: int) -> Tensor:
         """Images on the CPU, for a framework that looks at the data before training starts."""
         rng, size = stream(self.config.seed, "images"), len(self.data)
-        indices = np.arange(size) if size <= count else rng.integers(size, size=count)
+        if self.sampling:
+            every = self.sampling.is_even and self.sampling.count <= count
+            indices = self.sampling.inside if every else self.sampling.draw(rng, count)
+        else:
+            indices = np.arange(size) if size <= count else rng.integers(size, size=count)
         return self.inputs.on_cpu()(indices, rng)
 
     def _recon(self, output: Tensor, target: Tensor) -> Tensor:
@@ -395,7 +429,11 @@ class Training:
         if self.device.type == "mps":
             model, images = copy.deepcopy(model).cpu(), images.on_cpu()
             extra = copy.deepcopy(extra).cpu() if extra else None
+        code, posterior = framework.code, framework.posterior
         return evaluation.Trained(
-            model, images, config.recon, config.seed,
+            model, images, config.recon, config.seed, sampling=self.sampling,
             prior=framework.prior(params, extra), to_normal=framework.to_normal(params),
+            code=None if code is None else lambda q: code(q, params, extra),
+            posterior=None if posterior is None else lambda x, factors: posterior(model, x, factors, params, extra),
+            discrete=framework.discrete,
         )  # fmt: skip

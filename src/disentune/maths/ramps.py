@@ -33,7 +33,7 @@ MOST_PERIODS = 100
 class Constant(Frozen):
     """The same as writing the number itself."""
 
-    schedule: Literal["constant"]
+    schedule: Literal["constant"] = Field(description="which schedule")
     value: float = Field(description="the number itself")
 
     @property
@@ -51,7 +51,7 @@ class Ramp(Frozen):
     A step counts completed updates: the first update has step 0. Without `end`, the ramp ends with training.
     """
 
-    schedule: Literal["linear", "cosine"]
+    schedule: Literal["linear", "cosine"] = Field(description="which schedule")
     initial: float = Field(description="value at the beginning")
     final: float = Field(description="value at the end")
     begin: Count = Field(0, ge=0, description="step at which the value starts to change")
@@ -78,7 +78,7 @@ class Ramp(Frozen):
 class Cyclic(Frozen):
     """Fu et al., NAACL 2019: in each period, a rise from `initial` to `final` during the share `rise`, then `final`."""
 
-    schedule: Literal["cyclic"]
+    schedule: Literal["cyclic"] = Field(description="which schedule")
     initial: float = Field(description="value at the beginning")
     final: float = Field(description="value at the end")
     period: Count = Field(ge=1, description="steps of one cycle")
@@ -95,6 +95,10 @@ class Cyclic(Frozen):
         """First step, end of the rise and last step of each period, up to MOST_PERIODS periods."""
         starts = range(self.begin, max(steps, self.begin + 1), self.period)[:MOST_PERIODS]
         return [start + place for start in starts for place in (0, math.ceil(self.rise * self.period), self.period - 1)]
+
+
+Moving = Annotated[Ramp | Cyclic, Field(discriminator="schedule")]
+"""A schedule by name, other than a constant."""
 
 
 class Scheduled(Frozen):

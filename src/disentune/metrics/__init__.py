@@ -139,9 +139,16 @@ def scored(metric: Metric, table: Table, seed: int, params: Any) -> MetricScores
     return MetricScores(numbers, {key: np.asarray(found[key]) for key in metric.details}, str(found.get("caution", "")))
 
 
+def plain_key(key: str) -> str:
+    """The key as its metric names it, without what says which images and codes are scored, and how many."""
+    for ends in (("_fast",), ("_sampled", "_normal"), ("_inside", "_outside")):
+        key = next((key.removesuffix(end) for end in ends if key.endswith(end)), key)
+    return key
+
+
 def best_of(key: str) -> Literal["max", "min"]:
     """Whether large or small numbers are better; large for keys of unknown metrics."""
-    plain = key.removesuffix("_fast").removesuffix("_sampled").removesuffix("_normal")
+    plain = plain_key(key)
     likely_first = sorted(METRICS.names(), key=lambda name: not plain.startswith(name))  # each name is an import
     return next((METRICS[name].best for name in likely_first if plain in METRICS[name].keys), "max")
 

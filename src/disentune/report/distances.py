@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from disentune.data.factors import FactorGrid, factors_of
 from disentune.learn.image_distances import Look
 from disentune.learn.pictures import mosaic
+from disentune.maths.laws import Sampling
 from disentune.maths.randomness import stream
 from disentune.plugin import FactorImages
 from disentune.report.canvas import GREY, INK, PALETTE, SHADES, figure, tidy, words
@@ -22,6 +23,7 @@ LETTERS = 26
 FRAMES, FRAME = 7, 0.55
 """Number of images in a traversal, and inches of an image."""
 MOST_ROWS = 24
+MOST_PAIRS = 6
 POINTS = 1000
 """Points of a curve."""
 
@@ -62,6 +64,18 @@ def perceived(looks: Mapping[str, Look]) -> Figure:
             rows[f"ground truth{' ' * len(rows)}"] = truth  # trailing blanks make the names distinct
         rows[title] = {name: along.matrix for name, along in look.factors.items()}
     return matrices(rows)
+
+
+def laws(drawn: Mapping[str, Sampling]) -> Figure:
+    """How often training draws the values of two factors together: one row per world, one column per dependent pair,
+    whose first factor is that of the rows; light is often."""
+    return matrices({
+        title: {
+            f"{first} by {second}": sampling.table(sampling.names.index(first), sampling.names.index(second))
+            for first, second in [*sampling.dependences][:MOST_PAIRS]
+        }
+        for title, sampling in drawn.items()
+    })  # fmt: skip
 
 
 def _truth(size: int) -> np.ndarray:

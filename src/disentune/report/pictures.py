@@ -146,12 +146,16 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+NEVER = ", and the same of images that training never draws"
+
+
 def _caption(shown: list[_Shown], missing: list[str]) -> Caption:
     who = " and the ".join(trial.role for trial in shown)
     parts = []
+    cut = any(trial.pictures.outside is not None for trial in shown)
     if any(len(trial.pictures.originals) for trial in shown):
         parts.append(
-            "Left: images (the same for all trials of a data set), with their reconstructions below; "
+            f"Left: images (the same for all trials of a data set), with their reconstructions below{NEVER * cut}; "
             "then the first image while one latent moves from the smallest to the largest mean of a fixed sample; "
             "latents with the largest KL to the prior (nats, in brackets) come first."
         )
@@ -213,7 +217,8 @@ def _lines(trial: _Shown) -> list[str]:
 
 def _height(trial: _Shown) -> float:
     pictures = trial.pictures
-    images = 2 * (HEADING + SPACE / 2) + (2 + len(pictures.traversals)) * IMAGE if len(pictures.originals) else 0.0
+    rows = len(_reconstructed(pictures)) + len(pictures.traversals)
+    images = 2 * (HEADING + SPACE / 2) + rows * IMAGE if len(pictures.originals) else 0.0
     images = HEADING + PLANE if len(pictures.plane.points) else images
     panels = 2 * HEADING + len(pictures.distances) * PANEL
     return _title_height(trial) + max(images, panels) + 0.08
@@ -230,7 +235,7 @@ def _draw_trial(page: _Page, trial: _Shown, top: float) -> None:
     top += _title_height(trial)
     if len(pictures.originals):
         _draw_reconstructions(page, pictures, top)
-        _draw_traversals(page, pictures, top + HEADING + SPACE + 2 * IMAGE)
+        _draw_traversals(page, pictures, top + HEADING + SPACE + len(_reconstructed(pictures)) * IMAGE)
     if len(pictures.plane.points):
         _draw_plane(page, pictures.plane, top)
     if pictures.distances:
@@ -279,8 +284,17 @@ def _draw_images(page: _Page, images: np.ndarray, names: list[str], top: float) 
 
 def _draw_reconstructions(page: _Page, pictures: Pictures, top: float) -> None:
     _heading(page, LABELS, top, "Reconstructions")
-    both = np.stack([pictures.originals, pictures.reconstructions])
-    _draw_images(page, both, ["image", "decoded"], top + HEADING)
+    rows = _reconstructed(pictures)
+    _draw_images(page, np.stack([images for _, images in rows]), [name for name, _ in rows], top + HEADING)
+
+
+def _reconstructed(pictures: Pictures) -> list[tuple[str, np.ndarray]]:
+    """The rows of reconstructions, each with its name; those of images that training never draws come last."""
+    found = [("image", pictures.originals), ("decoded", pictures.reconstructions)]
+    outside, again = pictures.outside, pictures.outside_reconstructions
+    if outside is not None and again is not None and outside.shape == pictures.originals.shape:
+        found += [("never drawn", outside), ("decoded", again)]
+    return found
 
 
 def _draw_traversals(page: _Page, pictures: Pictures, top: float) -> None:

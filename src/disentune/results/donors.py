@@ -152,8 +152,8 @@ def _assert_fits(params: Params, config: TrialConfig, where: str) -> None:
         told = differences[:1] if params.base["name"] != config.dataset.name else differences  # others have other keys
         raise ConfigError(f"dataset.base: differs from the data set of {where}: {'; '.join(told)}; make them equal")
     if config.pixels != Pixels(transform="unit"):
-        raise ConfigError(f"dataset.donors: {where} must have dataset.transform: unit and no noise, as the changes are "
-                          "made to pixels in [0, 1]")  # fmt: skip
+        raise ConfigError(f"dataset.donors: {where} must have dataset.transform: unit, and no noise, law or held-out "
+                          "images, as the changes are made to pixels in [0, 1]")  # fmt: skip
     channels = config.setting().shape[0]
     if config.recon.plugin.channels(channels, config.recon.params) != channels:
         raise ConfigError(f"dataset.donors: {where} has decoders that give more than an image; use a recon loss "

@@ -49,6 +49,11 @@ def exported(model: TrainedModel, record: Record, run: Run, to: str, path: Path 
         raise ConfigError(f"--output {path}: is a folder; name a file, such as {path / record.trial_id}{SUFFIXES[to]}")
     if not path.absolute().parent.is_dir():
         raise ConfigError(f"--output {path}: there is no folder {path.absolute().parent}")
+    trained = model.found.trained
+    if trained.code is not None or trained.posterior is not None:
+        name = model.found.config.framework.name
+        raise TrialError(f"trial {record.trial_id} cannot be exported: the codes of '{name}' are not what its encoder "
+                         "gives; use the model in Python: disentune.load(run).trial(id).model()")  # fmt: skip
     found = card(model, record, run)
     if to == "onnx":
         return _write_onnx(model, found, path)

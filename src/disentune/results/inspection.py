@@ -2,6 +2,7 @@
 et al., IJCAI 2023). The order ranks data sets and losses; it does not predict what training finds."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 from disentune.errors import ConfigError, Problem
 from disentune.learn.image_distances import Along, Look
 from disentune.learn.kernels import Learned
+from disentune.maths.laws import Sampling
 from disentune.parameters import shown as worded_alone
 from disentune.runs.preview import prepared, sources_of
 from disentune.spec.config import Invalid, TrialConfig, flattened
@@ -32,6 +34,9 @@ PUBLISHED_TRANSFORM = "unit"
 """Transform of the published matrices, tables and correlations: pixels in [0, 1]."""
 LEVEL = 0.98
 """Share of the largest distance above which distances count as no longer growing."""
+
+MOST_DEPENDENCES = 6
+"""Number of dependent pairs of factors that are listed."""
 
 Word = Literal["high", "middle", "low", "unknown"]
 
@@ -255,6 +260,36 @@ def kernel_space(seen: Seen, found: Learned) -> str:
         f"# Order on the lines it was learned from: {found.after:.4f}; of a box of this radius: {found.before:.4f}\n"
     )
     return head + "".join(f"recon.{key}: {value}\n" for key, value in keys.items()) + f"recon.taps: {found.taps}\n"
+
+
+# ---- the law of sampling
+
+
+def law_in_words(drawn: Sampling) -> list[str]:
+    """What training draws and which factors depend on each other, a line each."""
+    total = math.prod(drawn.sizes)
+    often = "all equally often" if drawn.is_even else "some more often than others"
+    never = f", {total - drawn.count:,} never" if drawn.count < total else ""
+    lines = [f"law: training draws {drawn.count:,} of {total:,} images, {often}{never}"]
+    found = [*drawn.dependences.items()]
+    lines += [
+        f"{first} and {second} depend on each other: correlation {correlation:.2f}, mutual information "
+        f"{information:.3f} nats"
+        for (first, second), (correlation, information) in found[:MOST_DEPENDENCES]
+    ]
+    return lines + ([f"and {len(found) - MOST_DEPENDENCES} more pairs of factors"] if found[MOST_DEPENDENCES:] else [])
+
+
+def law_as_json(drawn: Sampling) -> dict[str, Any]:
+    return {
+        "images": math.prod(drawn.sizes),
+        "inside": drawn.count,
+        "even": drawn.is_even,
+        "dependences": [
+            {"factors": list(pair), "correlation": correlation, "information": information}
+            for pair, (correlation, information) in drawn.dependences.items()
+        ],
+    }
 
 
 # ---- for other programs

@@ -18,7 +18,7 @@ from disentune.learn import evaluation, process
 from disentune.learn.evaluation import Encoded, Trained
 from disentune.learn.training import Training
 from disentune.maths.randomness import stream
-from disentune.metrics import Size
+from disentune.metrics import Size, plain_key
 from disentune.metrics.kl_per_latent import kl_to_prior
 from disentune.metrics.udr import Method, udr
 from disentune.results import tables
@@ -174,15 +174,11 @@ def _of_metric(run: Run, found: RunScores, keys: Sequence[str]) -> dict[str, Any
     """The scores with these keys, of any size, by trial id."""
     made = {}
     for trial in found.trials:
-        numbers = {key: value for key, value in trial.numbers.items() if _plain(key) in keys}
+        numbers = {key: value for key, value in trial.numbers.items() if plain_key(key) in keys}
         if numbers:
             checkpoint = run.trial(trial.trial_id).checkpoints.fingerprint(trial.step)
             made[trial.trial_id] = {"step": trial.step, "checkpoint": checkpoint, "numbers": numbers}
     return made
-
-
-def _plain(key: str) -> str:
-    return key.removesuffix("_fast").removesuffix("_sampled").removesuffix("_normal")
 
 
 def _scores_of_trial(

@@ -91,7 +91,7 @@ class TrainedModel:
         x = self._checked_images(images)
         with self._at_rest():
             images_of = self.found.trained.images.in_units
-            parts = [finite_codes(self.found.trained, images_of(some)) for some in x.split(CHUNK)]
+            parts = [finite_codes(self.found.trained, images_of(some), None) for some in x.split(CHUNK)]
         mean = torch.cat([q.mean for q in parts])
         std = torch.cat([q.logvar for q in parts]).mul(0.5).exp()
         return _like(images, mean), _like(images, std)

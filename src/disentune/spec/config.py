@@ -3,23 +3,36 @@
 import hashlib
 import heapq
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from disentune.data import DATASETS
 from disentune.errors import did_you_mean
 from disentune.frameworks import FRAMEWORKS
-from disentune.maths.ramps import Constant, Scheduled
+from disentune.maths.laws import LawError, Sampling, sampling, try_partners
+from disentune.maths.ramps import Constant, Moving, Scheduled
 from disentune.metrics import METRICS
 from disentune.models import MODELS
 from disentune.parameters import Mistake, validated
-from disentune.plugin import WATCHED, Catalogue, Context, Count, Framework, Frozen, Metric, Representation, added
+from disentune.plugin import (
+    WATCHED,
+    Catalogue,
+    Context,
+    Count,
+    Framework,
+    Frozen,
+    Metric,
+    Region,
+    Representation,
+    added,
+)
 from disentune.recon import RECONS
 from disentune.spec.pixels import Pixels
 
@@ -47,6 +60,23 @@ class OptimiserParams(Frozen):
     )
     amsgrad: bool = Field(False, description="divide by the largest mean of squares so far (Reddi et al., ICLR 2018)")
     weight_decay: float = Field(0.0, ge=0, description="L2 penalty: so many times a weight is added to its gradient")
+    decoupled: bool = added(
+        False,
+        description="weight_decay takes a share of each weight off before the step instead, scaled by the learning "
+        "rate (AdamW; Loshchilov & Hutter, ICLR 2019)",
+    )
+    undecayed: list[str] = added(
+        ["bias", "extra"],
+        description="with decoupled: names of parameters that do not decay, as parts of their dotted names; bias: all "
+        "biases, extra: what a framework trains besides the model, such as a codebook",
+    )
+
+    @field_validator("undecayed")
+    @classmethod
+    def _only_decoupled(cls, undecayed: list[str], others: ValidationInfo) -> list[str]:
+        if not others.data.get("decoupled"):
+            raise ValueError("needs decoupled: true, because an L2 penalty applies to all weights")
+        return undecayed
 
 
 class TrainingParams(Frozen):
@@ -73,11 +103,30 @@ class TrainingParams(Frozen):
         True, description="draw the images of a batch independently; false: distinct images, so a batch can be the "
         "whole data set"
     )  # fmt: skip
+    learning_rate_schedule: Moving | None = added(
+        None,
+        description="what learning_rate is multiplied by: a schedule such as {schedule: cosine, initial: 1, final: 0}",
+    )
+    clip: float | None = added(
+        None, gt=0, description="gradients are cut to [-clip, clip], element by element; null: not at all"
+    )
     precision: Literal["float32", "tf32", "bfloat16"] = added(
         "float32",
         description="precision of the networks in a training step: tf32 rounds the inputs of matrix products on cuda "
         "to 10 bits of mantissa, bfloat16 computes in 16 bits; weights, losses and evaluations stay in float32",
     )
+
+    @field_validator("learning_rate_schedule")
+    @classmethod
+    def _not_negative(cls, schedule: Any) -> Any:
+        if schedule is not None and min(schedule.initial, schedule.final) < 0:
+            raise ValueError(f"initial and final must be >= 0, got {schedule.initial:g} and {schedule.final:g}")
+        return schedule
+
+    def rate(self, step: int) -> float:
+        """The learning rate of the update with this number, counted from 1."""
+        schedule = self.learning_rate_schedule
+        return self.learning_rate * (1.0 if schedule is None else schedule.at(step - 1, self.steps))
 
 
 class EvaluationParams(Frozen):
@@ -100,6 +149,12 @@ class EvaluationParams(Frozen):
     )
     table: Count = Field(50_000, ge=10, description="images encoded for metrics of full size; all if there are fewer")
     fast_table: Count = Field(15_000, ge=10, description="images encoded for metrics of fast size")
+    region: Literal["everything", "inside", "outside", "each"] | None = added(
+        None,
+        description="with dataset.law or dataset.held_out, which images are scored: everything, equally often; inside: "
+        "as training draws them (in keys that end in _inside); outside: those that training never draws (in keys that "
+        "end in _outside); null: each of these",
+    )
 
 
 class When(Frozen):
@@ -108,6 +163,9 @@ class When(Frozen):
     size: Literal["full", "fast", "both"] | None = Field(None, description="evaluation.size for this metric")
     codes: Literal["mean", "sampled", "both", "normal"] | None = Field(
         None, description="evaluation.codes for this metric"
+    )
+    region: Literal["everything", "inside", "outside", "each"] | None = Field(
+        None, description="evaluation.region for this metric"
     )
     every: Count | Literal["end"] | None = Field(
         None, description="steps between evaluations of this metric; end: only at the end of training"
@@ -141,10 +199,14 @@ class Scored(NamedTuple):
     size: Literal["full", "fast"]
     codes: Representation
     every: int
+    region: Region | None = None
+    """Which images are scored, if a law of sampling distinguishes them."""
 
     @property
     def suffix(self) -> str:
-        return ("" if self.codes == "mean" else f"_{self.codes}") + ("_fast" if self.size == "fast" else "")
+        region = "" if self.region in (None, "everything") else f"_{self.region}"
+        codes = "" if self.codes == "mean" else f"_{self.codes}"
+        return region + codes + ("_fast" if self.size == "fast" else "")
 
     @property
     def label(self) -> str:
@@ -165,7 +227,8 @@ class Scored(NamedTuple):
     def tree(self, usual: int) -> dict[str, Any]:
         """Leaves out `every` if it has its usual value."""
         every = None if self.every == usual else self.every or "end"
-        return {**self.metric.tree(), "size": self.size, "codes": self.codes, "every": every}
+        region = {"region": self.region} if self.region else {}
+        return {**self.metric.tree(), "size": self.size, "codes": self.codes, "every": every, **region}
 
 
 PLUGIN_SECTIONS: dict[str, Catalogue] = {
@@ -208,7 +271,7 @@ class TrialConfig:
             "recon": self.recon.tree(),
             "training": self.training.model_dump(),
             "evaluation": {
-                **self.evaluation.model_dump(exclude={"size", "codes"}),  # stored per metric
+                **self.evaluation.model_dump(exclude={"size", "codes", "region"}),  # stored per metric
                 "metrics": [scored.tree(self.evaluation.every or 0) for scored in self.metrics],
             },
             "loss_scale": self.loss_scale,
@@ -241,8 +304,13 @@ class TrialConfig:
     def loss_keys(self) -> list[str]:
         return loss_keys(self.framework.plugin)
 
+    @property
+    def sampling(self) -> Sampling | None:
+        """How often training draws each image; None where no law or held-out set says so."""
+        return _sampling(self.pixels, self.dataset)
+
     def setting(self) -> Context:
-        return _setting(self.dataset, self.model, self.training)
+        return _setting(self.dataset, self.model, self.training, self.framework, self.sampling)
 
     def framework_params(self, step: int) -> Any:
         """The framework's parameters at the update with this number, counted from 1."""
@@ -277,13 +345,18 @@ class TrialConfig:
         of_dataset = [mistake.key.startswith("dataset.") for mistake in mistakes]
         mistakes = [_with_shared_keys(m, Pixels) if own else m for m, own in zip(mistakes, of_dataset, strict=True)]
         plain = {key: _plain(kind, tree.get(key, {}), key, mistakes) for key, kind in PLAIN_SECTIONS.items()}
-        metrics = _metrics(plain["evaluation"] or _listed_metrics(tree.get("evaluation")), mistakes)
+        of_law = [*_refused_law(pixels, named["dataset"])]
+        mistakes += of_law
+        drawn = None if of_law else _sampling(pixels, named["dataset"])
+        is_known = pixels is not None and named["dataset"] is not None and not of_law
+        listed = plain["evaluation"] or _listed_metrics(tree.get("evaluation"))
+        metrics = _metrics(listed, mistakes, (_regions(drawn) if drawn else []) if is_known else None)
         scale = _one_of("loss_scale", tree.get("loss_scale"), LOSS_SCALES, mistakes)
         seed = tree.get("seed")
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
             mistakes.append(Mistake("seed", "must be a whole number >= 0", seed, True))
-        mistakes += _mismatches(pixels, training=plain["training"], **named)
-        mistakes += _too_large(metrics, plain["evaluation"], named["dataset"])
+        mistakes += _mismatches(pixels, drawn, training=plain["training"], **named)
+        mistakes += _too_large(metrics, plain["evaluation"], named["dataset"], drawn)
         mistakes += _refused_metrics(metrics, named["dataset"])
         mistakes += _shared_names(metrics, named["framework"])
         mistakes += _unmapped(metrics, named["framework"])
@@ -336,13 +409,17 @@ def own_plugins(tree: Mapping[str, Any]) -> list[str]:
     return [entry["name"] if isinstance(entry, Mapping) else entry for entry in entries if _is_own(entry)]
 
 
-def metric_keys(evaluation: Any) -> list[str] | None:
-    """The keys that the metrics of this section report; None if that depends on a user's own code. Raises Invalid."""
+def metric_keys(evaluation: Any, has_law: bool = False) -> list[str] | None:
+    """The keys that the metrics of this section report; None if that depends on a user's own code. Raises Invalid.
+
+    `has_law`: whether the data set has a law of sampling, whose regions may be scored.
+    """
     mistakes: list[Mistake] = []
     section = validated(EvaluationParams, evaluation, "evaluation", mistakes)
     if section and any(map(_is_own, section.metrics)):
         return None
-    keys = [key for scored in _metrics(section, mistakes) for key in scored.keys]
+    regions = get_args(Region) if has_law else None
+    keys = [key for scored in _metrics(section, mistakes, regions) for key in scored.keys]
     if mistakes:
         raise Invalid(mistakes)
     return keys
@@ -484,11 +561,14 @@ def _listed_metrics(evaluation: Any) -> EvaluationParams | None:
     return EvaluationParams(metrics=listed) if isinstance(listed, list) else None
 
 
-def _metrics(evaluation: EvaluationParams | None, mistakes: list[Mistake]) -> tuple[Scored, ...]:
+def _metrics(
+    evaluation: EvaluationParams | None, mistakes: list[Mistake], regions: Sequence[Region] | None
+) -> tuple[Scored, ...]:
+    """`regions` has what a law of sampling distinguishes: nothing without a law; None if it is not known."""
     if evaluation is None:
         return ()
     entries = [{"name": entry} if isinstance(entry, str) else entry for entry in evaluation.metrics]
-    metrics = tuple(scored for entry in entries for scored in _expanded(entry, evaluation, mistakes))
+    metrics = tuple(scored for entry in entries for scored in _expanded(entry, evaluation, mistakes, regions))
     mistakes += _repeated(metrics)
     return metrics
 
@@ -533,24 +613,72 @@ def _unmapped(metrics: tuple[Scored, ...], framework: Named | None) -> list[Mist
 
 
 def _too_large(
-    metrics: tuple[Scored, ...], evaluation: EvaluationParams | None, dataset: Named | None
+    metrics: tuple[Scored, ...], evaluation: EvaluationParams | None, dataset: Named | None, drawn: Sampling | None
 ) -> list[Mistake]:
     """Metrics that need more images than their table can have."""
     if evaluation is None or dataset is None:
         return []
-    images = dataset.plugin.population(dataset.params)
-    most = max(evaluation.table, evaluation.fast_table) if dataset.plugin.noisy(dataset.params) else images
-    tables = {"full": min(evaluation.table, most), "fast": min(evaluation.fast_table, most)}
-    needs = {(one.metric.name, one.size): one.metric.plugin.rows(one.metric.params) for one in metrics}
-    return [
-        Mistake("evaluation.metrics", f"'{name}' in {size} size needs {rows} images, but its table has {tables[size]} "
-                f"of the data set's {images}; omit it, or choose smaller sizes")
-        for (name, size), rows in needs.items() if rows > tables[size]
-    ]  # fmt: skip
+    wanted = {"full": evaluation.table, "fast": evaluation.fast_table}
+    found: dict[tuple[str, str, str], Mistake] = {}
+    for one in metrics:
+        rows, region = one.metric.plugin.rows(one.metric.params), one.region or "everything"
+        images, again = _images_of(region, dataset, drawn)
+        table = wanted[one.size] if again else min(wanted[one.size], images)
+        if rows > table:
+            is_all = region == "everything"
+            where = f"the data set's {images}" if is_all else f"the {images} images {region}"
+            remedy = "omit it, or choose smaller sizes" + ("" if is_all else " or region: everything")
+            text = (
+                f"'{one.metric.name}' in {one.size} size needs {rows} images, but its table has {table} of {where}; "
+                f"{remedy}"
+            )
+            found[one.metric.name, one.size, region] = Mistake("evaluation.metrics", text)
+    return [*found.values()]
 
 
-def _expanded(entry: Any, evaluation: EvaluationParams, mistakes: list[Mistake]) -> list[Scored]:
-    """One entry of the list, expanded to each size and each kind of codes that it requests."""
+def _images_of(region: Region, dataset: Named, drawn: Sampling | None) -> tuple[int, bool]:
+    """Number of images of a region, and whether a table may have an image more than once."""
+    noisy, images = dataset.plugin.noisy(dataset.params), dataset.plugin.population(dataset.params)
+    if region == "everything" or drawn is None:
+        return images, noisy
+    is_inside = region == "inside"
+    return (drawn.count if is_inside else images - drawn.count), noisy or (is_inside and not drawn.is_even)
+
+
+def _regions(drawn: Sampling) -> list[Region]:
+    """What a law distinguishes; there is nothing outside if every image may be drawn."""
+    return ["everything", "inside", *(["outside"] if drawn.count < math.prod(drawn.sizes) else [])]  # type: ignore
+
+
+def _regions_of(
+    asked: str | None, metric: Metric, regions: Sequence[Region] | None, mistakes: list[Mistake]
+) -> list[Region | None]:
+    """The regions on which a metric is scored."""
+    if asked in (None, "each"):
+        if not regions:
+            return [None]
+        return ["everything"] if metric.lines else [*regions]
+    chosen: Region = asked  # type: ignore[assignment]
+    if regions is None:
+        return [chosen]
+    if asked == "everything":
+        return [chosen if regions else None]
+    if not regions:
+        text = f"region {asked} of '{metric.name}' needs dataset.law or dataset.held_out, which say what is {asked}"
+    elif chosen not in regions:
+        text = f"region {asked} of '{metric.name}' has no images: the law draws every combination of factors"
+    elif metric.lines:
+        text = f"'{metric.name}' compares images along whole lines of the grid: it can only have region: everything"
+    else:
+        return [chosen]
+    mistakes.append(Mistake("evaluation.metrics", text))
+    return []
+
+
+def _expanded(
+    entry: Any, evaluation: EvaluationParams, mistakes: list[Mistake], regions: Sequence[Region] | None
+) -> list[Scored]:
+    """One entry of the list, expanded to each size, each kind of codes and each region that it requests."""
     key, own = "evaluation.metrics", entry if isinstance(entry, Mapping) else {}
     when = validated(When, {name: own[name] for name in When.model_fields if name in own}, key, mistakes)
     params = {name: value for name, value in own.items() if name not in When.model_fields} if own else entry
@@ -565,7 +693,8 @@ def _expanded(entry: Any, evaluation: EvaluationParams, mistakes: list[Mistake])
     small = validated(named.plugin.params, {**named.plugin.fast, **_without_name(params)}, key, mistakes)
     in_size = {"full": named, "fast": named._replace(params=small)}
     kinds = _representations(when.codes or evaluation.codes, named.plugin)
-    return [Scored(in_size[size], size, kind, every) for size, every in sizes for kind in kinds]
+    parts = _regions_of(when.region or evaluation.region, named.plugin, regions, mistakes)
+    return [Scored(in_size[size], size, kind, every, part) for size, every in sizes for kind in kinds for part in parts]
 
 
 def _with_shared_keys(mistake: Mistake, shared: type[Frozen]) -> Mistake:
@@ -589,11 +718,12 @@ def _without_name(section: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mismatches(
-    pixels: Pixels | None, dataset: Any, model: Any, framework: Any, recon: Any, training: Any
+    pixels: Pixels | None, drawn: Sampling | None, dataset: Any, model: Any, framework: Any, recon: Any, training: Any
 ) -> Iterable[Mistake]:
     """Mistakes in the combination of sections that are each valid by themselves."""
     if framework and training:
         yield from _clashes(framework, training.steps)
+        yield from _refused_optimiser(framework, training)
     if training and training.precision == "tf32" and training.device != "cuda":
         text = f"tf32 exists only on NVIDIA GPUs (training.device: cuda), but the device is {training.device}"
         yield Mistake("training.precision", f"{text}; use bfloat16, or omit it")
@@ -613,12 +743,12 @@ def _mismatches(
         if named:
             yield from _refusal(key, named, shape)
     if training and not training.replacement:
-        yield from _refused_batch(training, dataset.plugin.population(dataset.params))
+        yield from _refused_batch(training, dataset.plugin.population(dataset.params), drawn)
     if framework and model and training:
-        yield from _refusal("framework", framework, _setting(dataset, model, training))
+        yield from _refusal("framework", framework, _setting(dataset, model, training, framework, drawn))
     if framework:
         yield from _refused_factors(framework, dataset)
-        yield from _refused_pairs(framework, dataset)
+        yield from _refused_pairs(framework, dataset, drawn)
 
 
 def _refused_pixels(pixels: Pixels, dataset: Named) -> Iterable[Mistake]:
@@ -629,10 +759,48 @@ def _refused_pixels(pixels: Pixels, dataset: Named) -> Iterable[Mistake]:
         yield Mistake("dataset.statistics", text)
 
 
-def _refused_batch(training: TrainingParams, images: int) -> Iterable[Mistake]:
+def _refused_law(pixels: Pixels | None, dataset: Named | None) -> Iterable[Mistake]:
+    """A law that is not one of the data set's factors, or that leaves nothing to train on or nothing held out."""
+    if pixels is None or dataset is None or (pixels.law, pixels.held_out) == (None, None):
+        return
+    key = "held_out" if pixels.law is None else "law"
+    if lacking := dataset.plugin.lacks(dataset.params):
+        yield Mistake(f"dataset.{key}", f"needs an image for every combination of known factors, but '{dataset.name}' "
+                      f"{LACKING[lacking]}")  # fmt: skip
+        return
+    try:
+        _sampling(pixels, dataset)
+    except LawError as error:
+        yield Mistake(f"dataset.{error.key}", str(error))
+    except ValueError as error:
+        yield Mistake(f"dataset.{key}", str(error))
+
+
+def _sampling(pixels: Pixels | None, dataset: Named | None) -> Sampling | None:
+    """ValueError if the law does not suit the data set."""
+    if pixels is None or dataset is None or (pixels.law, pixels.held_out) == (None, None):
+        return None
+    plugin, params = dataset.plugin, dataset.params
+    return sampling(pixels.law, pixels.held_out, plugin.names(params), plugin.factor_sizes(params))
+
+
+def _refused_batch(training: TrainingParams, images: int, drawn: Sampling | None) -> Iterable[Mistake]:
+    if drawn and not drawn.is_even:
+        yield Mistake("training.replacement", "must be true with a dataset.law that draws some images more often")
+        return
+    images = drawn.count if drawn else images
     if training.batch_size > images:
-        text = f"must be at most {images}, the number of images, if training.replacement is false"
+        what = "the number of images that the law draws" if drawn else "the number of images"
+        text = f"must be at most {images}, {what}, if training.replacement is false"
         yield Mistake("training.batch_size", text, training.batch_size, True)
+
+
+def _refused_optimiser(framework: Named, training: TrainingParams) -> Iterable[Mistake]:
+    """Choices of the loop's Adam, where a framework brings an optimiser of its own."""
+    chosen = {"training.clip": training.clip is not None, "training.optimiser.decoupled": training.optimiser.decoupled}
+    if framework.plugin.optimiser is not None:
+        for key in (key for key, is_chosen in chosen.items() if is_chosen):
+            yield Mistake(key, f"cannot be used with '{framework.name}', which brings its own optimiser; omit it")
 
 
 def _refused_factors(framework: Named, dataset: Named) -> Iterable[Mistake]:
@@ -641,7 +809,7 @@ def _refused_factors(framework: Named, dataset: Named) -> Iterable[Mistake]:
         yield Mistake("framework.name", f"{text} {LACKING['factors']}; {_in_their_place()}")
 
 
-def _refused_pairs(framework: Named, dataset: Named) -> Iterable[Mistake]:
+def _refused_pairs(framework: Named, dataset: Named, drawn: Sampling | None) -> Iterable[Mistake]:
     law = getattr(framework.params, "pairs", None)
     lacking = dataset.plugin.lacks(dataset.params)
     if law is not None and lacking and getattr(law, "needs_grid", True):
@@ -651,6 +819,8 @@ def _refused_pairs(framework: Named, dataset: Named) -> Iterable[Mistake]:
     try:
         if law is not None:
             law.check(dataset.plugin.factor_sizes(dataset.params))
+        if law is not None and drawn and getattr(law, "needs_grid", True):
+            try_partners(law, drawn)
     except ValueError as error:
         yield Mistake("framework.pairs", str(error))
 
@@ -695,10 +865,16 @@ def _refusal(key: str, named: Named, world: Any) -> Iterable[Mistake]:
         yield Mistake(key, str(error))
 
 
-def _setting(dataset: Named, model: Named, training: TrainingParams) -> Context:
+def _setting(
+    dataset: Named, model: Named, training: TrainingParams, framework: Named, drawn: Sampling | None
+) -> Context:
+    """The population is the images that training may draw."""
     plugin, params = dataset.plugin, dataset.params
     sizes, count = plugin.factor_sizes(params), plugin.count(params)
-    return Context(plugin.shape(params), model.params.latents, training.batch_size, sizes, count)
+    if drawn and drawn.count < math.prod(sizes):
+        count = drawn.count
+    names = plugin.names(params) if framework.plugin.needs_factors and sizes else ()
+    return Context(plugin.shape(params), model.params.latents, training.batch_size, sizes, count, names)
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:

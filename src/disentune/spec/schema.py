@@ -139,9 +139,15 @@ def _searchable(key: str, leaf: Schema, below: Iterable[str] = ()) -> Schema:
 
 
 def _short(leaf: Schema) -> Schema:
-    """A named choice, given only by its name."""
+    """A named choice, given only by its name, or by another string if the choice has a short form."""
     names = [name for kind in _kinds(leaf) for name in _constants(kind["properties"].get("name", {}))]
+    if names and _accepts_text(leaf):
+        return {"type": "string"}
     return {"enum": list(dict.fromkeys(names))} if names else leaf
+
+
+def _accepts_text(leaf: Schema) -> bool:
+    return leaf.get("type") == "string" or any(_accepts_text(option) for option in leaf.get("anyOf", ()))
 
 
 def _kinds(leaf: Schema) -> list[Schema]:

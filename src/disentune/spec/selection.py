@@ -28,7 +28,7 @@ ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.GtE: operator.ge,
 }
 
-SUFFIXES = ("_max", "_fast", "_sampled", "_normal")
+SUFFIXES = ("_max", "_fast", "_sampled", "_normal", "_inside", "_outside")
 """Suffixes of the columns of a metric."""
 
 Trial = Mapping[str, Any]

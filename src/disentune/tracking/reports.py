@@ -29,7 +29,8 @@ BEST = 10
 """Rows in the table of the best trials."""
 MOST_ROWS = 30
 """Rows of any other table; the summary run has all of them."""
-MEDIA = [f"evaluation/{sheet}" for sheet in ("reconstructions", "traversals", "animation", "distances", "plane")]
+SHEETS = ("reconstructions", "outside", "traversals", "animation", "distances", "law", "plane")
+MEDIA = [f"evaluation/{sheet}" for sheet in SHEETS]
 MOST_AXES = 8
 
 
