@@ -1,6 +1,7 @@
 """InfoMEC against scikit-learn, the numbers of the released code and representations of known score."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -181,6 +182,13 @@ def test_codes_are_discrete_if_every_one_repeats_its_values():
         numbers = scored(metric, table, 0, metric.params()).numbers
         assert numbers == scored(metric, table, 0, metric.params(kind=kind)).numbers
     assert mec(GRID, kind="continuous") == pytest.approx([1, 1, 1, 3], abs=0.02)
+
+
+def test_codes_are_discrete_if_the_framework_says_so():
+    metric, table = METRICS["info_mec"], table_of(MORE["noisy"], GRID)
+    said = scored(metric, replace(table, discrete=True), 0, metric.params()).numbers
+    assert said == scored(metric, table, 0, metric.params(kind="discrete")).numbers
+    assert said != scored(metric, table, 0, metric.params()).numbers
 
 
 def test_values_of_a_discrete_code_that_only_rounding_separates_are_equal():

@@ -47,6 +47,7 @@ DATASET = Dataset(
     params=Params,
     shape=scenes.shape,
     factor_sizes=factor_sizes,
+    factor_names=lambda params: tuple(FACTORS),
     open=opened,
     sources=sources,
 )

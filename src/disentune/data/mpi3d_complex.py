@@ -37,6 +37,7 @@ DATASET = Dataset(
     params=Params,
     shape=mpi3d.shape,
     factor_sizes=factor_sizes,
+    factor_names=lambda params: tuple(mpi3d.FACTORS[OBJECTS]),
     open=opened,
     sources=sources,
 )

@@ -34,7 +34,7 @@ class Params(Frozen):
     kind: Literal["auto", "continuous", "discrete"] = Field(
         "auto",
         description="of codes; discrete: quantised, information from frequencies; continuous: from nearest neighbours; "
-        "auto: discrete if the values of every code occur twice on average",
+        "auto: discrete if the framework says so, or if the values of every code occur twice on average",
     )
     shuffles: Count = Field(
         99, ge=0, description="shuffled tables that information must exceed; 0: no guard against noise, as published"
@@ -130,7 +130,8 @@ def score(table: Table, rng: np.random.Generator, params: Params) -> dict[str, A
     if not varied.any():
         return {**dict.fromkeys(KEYS, 0.0), "info_mec_information": every, "info_mec_kept": live}
     labels, values = ranked(factors[:, varied]), ranked(codes)
-    discrete = params.kind == "discrete" or (params.kind == "auto" and bool((values < len(codes) // 2).all()))
+    repeats = table.discrete or bool((values < len(codes) // 2).all())
+    discrete = params.kind == "discrete" or (params.kind == "auto" and repeats)
     shared = _shared(values if discrete else codes, labels, discrete, params, rng)
     every[:, varied] = shared.information
     live = active(codes, discrete, params.least_range) & shared.told.any(axis=1)
