@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup quickstart test test-rest test-all test-gpu faults simulate check check-ray bench audit schema docs docs-serve gallery clean
+.PHONY: setup quickstart test test-rest test-all test-gpu faults simulate check check-ray bench audit sbom schema docs docs-serve gallery clean
 
 setup: $(VENV)/.ready
 
@@ -62,6 +62,11 @@ $(VENV)/.audit:
 	$(PYTHON) -m venv $(VENV)/audit
 	$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 	touch $@
+
+sbom: setup  ## builds the wheel, and dist/sbom.cdx.json: all that it needs, as CycloneDX
+	rm -f dist/*.whl
+	SOURCE_DATE_EPOCH=1577836800 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist .
+	$(BIN)/python .ci/sbom.py dist/disentune-*.whl constraints.txt > dist/sbom.cdx.json
 
 schema: setup  ## rewrites schemas/ from the classes
 	$(BIN)/python -m disentune.spec.schema

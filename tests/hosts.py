@@ -26,6 +26,8 @@ HEAD, ONE, TWO, LAPTOP = "head", "one", "two", "laptop"
 WORKERS = (ONE, TWO)
 SERVERS = (HEAD, *WORKERS)
 KEY = ".ssh/id_ed25519"
+NOBODY = "02:00:00:00:00:01"
+"""The address of no network device."""
 EMPTY = ("/tmp", "/run", "/dev/shm", "/var/tmp")
 """Folders that are empty whenever a host starts; its home outlasts that."""
 
@@ -247,6 +249,25 @@ class Hosts:
 
     def mend(self, name: str) -> None:
         _do("ip", "link", "set", self._cable(name), "up")
+
+    def mute(self, name: str, to: str) -> None:
+        """What a host sends to another one is lost, and what that one sends still arrives: its packets have the
+        address of no device."""
+        self._neighbour(name, "replace", to, "lladdr", NOBODY, "nud", "permanent")
+
+    def unmute(self, name: str, to: str) -> None:
+        self._neighbour(name, "delete", to)
+
+    def _neighbour(self, name: str, what: str, of: str, *how: str) -> None:
+        inside = ("nsenter", "--target", self._first(name), "--net", "ip")
+        _do(*inside, "neighbour", what, self.address(of), "dev", "eth0", *how)
+
+    def suspend(self, name: str) -> None:
+        """Stops every process of a host, as when a virtual machine is paused."""
+        self.must(name, "kill -STOP -1")
+
+    def continue_(self, name: str) -> None:
+        self.must(name, "kill -CONT -1")
 
     def make_room(self) -> None:
         """The small disk is no longer small."""

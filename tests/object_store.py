@@ -40,6 +40,8 @@ class Store:
     requests: list[str] = field(default_factory=list)
     faults: list[int | str] = field(default_factory=list)
     """For the next requests, one each: a status to answer with, `drop` to close the connection, `` for none."""
+    is_away: bool = False
+    """Whether every connection is closed without an answer."""
     write_faults: list[int | str] = field(default_factory=list)
     """For the next conditional writes, one each: a status to answer with, or `lost` to write and then not answer."""
     conditions: str = "kept"
@@ -68,6 +70,8 @@ class Store:
 
     def next_fault(self) -> int | str:
         with self.lock:
+            if self.is_away:
+                return "drop"
             return self.faults.pop(0) if self.faults else ""
 
 

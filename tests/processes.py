@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -38,9 +39,9 @@ class Commands:
         self.environment = {**os.environ, "RAY_TMPDIR": ray_folder, "OMP_NUM_THREADS": "1", "COLUMNS": "160"}
         self.started: list[subprocess.Popen] = []
 
-    def start(self, *arguments: str, into: int | IO = subprocess.PIPE) -> subprocess.Popen:
+    def start(self, *arguments: str, into: int | IO = subprocess.PIPE, program: Sequence[str] = ()) -> subprocess.Popen:
         process = subprocess.Popen(
-            [str(self.script), *arguments],
+            [*(program or [str(self.script)]), *arguments],
             cwd=self.folder, env=self.environment, text=True, start_new_session=True,
             stdout=into, stderr=subprocess.STDOUT,
         )  # fmt: skip
@@ -106,6 +107,17 @@ def wait_until(condition: Callable[[], object], what: str) -> None:
 
 def rows_on_disk(run: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in run.glob("trials/*/rows.jsonl"))
+
+
+@contextlib.contextmanager
+def little_memory(more_bytes: int) -> Iterator[None]:
+    """This process may take so much more than it has; what is above fails at once, and harms nobody else."""
+    before, taken = resource.getrlimit(resource.RLIMIT_AS), psutil.Process().memory_info().vms
+    resource.setrlimit(resource.RLIMIT_AS, (taken + more_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 @contextlib.contextmanager

@@ -37,7 +37,7 @@ from disentune.runs.ledger import Run
 from disentune.spec.space import check, read
 from disentune.spec.sweepfile import read_sweep
 from disentune.tracking import sending, streaming
-from processes import patience_s
+from processes import little_memory, patience_s
 from simulator import Death, simulate, sweep_file
 
 ROOT = Path(disentune.__file__).parent
@@ -597,6 +597,45 @@ def test_a_run_that_is_a_link_as_a_whole_is_taken(
     make_run().trial([{"step": 300, "loss": 1.0}])
     (tmp_path / "linked").symlink_to(tmp_path / "runs" / "demo" / "main")
     assert disentune("status", "linked")[0] == 0
+
+
+HUGE_BYTES, LITTLE_BYTES = 40 * 10**9, 4 * 10**9
+REFUSED = {
+    "sweep.yaml": "too large", "scores.json": "larger than 1 GB", "trials/ID/rows.jsonl": "larger than 1 GB",
+    "trials/ID/config.json": "larger than 1 GB", "trials/ID/status.json": "larger than 1 GB",
+    "trials/ID/end.json": "larger than 1 GB",
+}  # fmt: skip
+UNREAD = (
+    "environment.json", "results.parquet", "study.journal", "run.log", "trials/ID/errors.log",
+    "trials/ID/checkpoints/step-0000000300.ckpt", "trials/ID/pictures/step-0000000300.npz",
+)  # fmt: skip
+HUGE = [
+    *((command, place) for command in ("results", "verify") for place in (*REFUSED, *UNREAD)),
+    *(("report", place) for place in ("trials/ID/rows.jsonl", "trials/ID/errors.log", UNREAD[-1])),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "place"), HUGE)
+def test_a_file_of_many_gigabytes_takes_no_memory(
+    make_run: Callable, disentune: Callable[..., tuple[int, str, str]], command: str, place: str
+) -> None:
+    maker = make_run()
+    trial = maker.trial([{"step": 300, "loss": 1.0, "mig": 0.5}])
+    maker.trial([{"step": 300, "loss": 1.0, "mig": 0.5}], seed=1)
+    path = maker.run.path / place.replace("ID", trial)
+    path.parent.mkdir(exist_ok=True)
+    with open(path, "wb") as file:
+        file.truncate(HUGE_BYTES)  # takes no disk
+    with little_memory(LITTLE_BYTES):
+        code, out, err = disentune(command, maker.run.path)
+    if command == "verify":
+        assert code in (0, 1, 2), err
+    else:
+        assert code == (2 if place in REFUSED else 0), err
+    if place in REFUSED:
+        assert str(path.relative_to(maker.run.path)) in out + err
+        assert REFUSED[place] in out + err
 
 
 @pytest.mark.parametrize("key", ["framework.name", "recon.name", "evaluation.metrics", "dataset.name", "model.name"])

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from disentune.learn.pictures import Pictures, sheets, to_bytes
+from processes import little_memory
 from run_examples import quick_trial
 
 PICTURES = Pictures(
@@ -65,3 +66,22 @@ def test_rows_that_are_damaged_are_named_and_the_rest_is_shown(asked):
     found = client.get("trial", run="demo/main", id=folder.id)
     assert "is damaged" in found["metrics"][0]["key"]
     assert found["config"]
+
+
+@pytest.mark.parametrize(
+    "name", ["errors.log", "rows.jsonl", "status.json", "config.json", "end.json", "pictures/step-0000000050.npz",
+             "checkpoints/step-0000000050.ckpt"],
+)  # fmt: skip
+def test_a_file_of_many_gigabytes_takes_no_memory(asked, name):
+    client, folder = asked
+    path = folder.path / name
+    path.parent.mkdir(exist_ok=True)
+    with open(path, "wb") as file:
+        file.truncate(40 * 10**9)  # takes no disk
+    with little_memory(4 * 10**9):
+        answer = client.ask("/api/trial", {"run": "demo/main", "id": folder.id})
+        listed = client.get("runs")
+    if answer.status_code != 200:
+        assert str(path) in answer.json()["error"]
+        assert "larger than 1 GB" in answer.json()["error"]
+    assert [run["name"] for run in listed["runs"]] == ["demo/main"]

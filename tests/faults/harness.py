@@ -3,6 +3,7 @@
 A case (cases.py) makes its fault happen and asserts that it has; everything else is done here.
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ import sys
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,9 +25,10 @@ import psutil
 import pytest
 from _pytest.mark import ParameterSet
 
-from disentune.files.storage import read_bytes, read_if_there
+from disentune.files.storage import place, read_bytes, read_if_there
 from disentune.results.tables import read, write_parquet
 from disentune.runs.ledger import Run
+from object_store import Store, served, use_store
 from processes import Commands, commands_in, family, patience_s, rows_on_disk, wait_until
 from simulator import Death, simulate, sweep_file, table
 
@@ -113,6 +115,7 @@ class Calms:
 # ---- disturbed
 
 Check = Callable[[], None]
+Inject = Callable[["Scene"], Check | None]
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ class Case:
     not go on by itself is resumed after that, and then the check is made that `inject` gave back."""
 
     name: str
-    inject: Callable[["Scene"], Check | None]
+    inject: Inject
     pair: Pair = ("grid", "none")
     settings: str = ""
     """Lines that the sweep has besides."""
@@ -136,10 +139,10 @@ class Case:
 
 
 class Driver:
-    """A started `run` or `resume`, and what it says, as it says it."""
+    """A started `run` or `resume`, what it says, as it says it, and how many rows there were before."""
 
-    def __init__(self, process: subprocess.Popen, output: Path):
-        self.process, self.output = process, output
+    def __init__(self, process: subprocess.Popen, output: Path, rows_before: int):
+        self.process, self.output, self.rows_before = process, output, rows_before
 
     @property
     def said(self) -> str:
@@ -189,18 +192,36 @@ class Scene:
 
     # commands
 
-    def start(self, *options: str) -> Driver:
-        return self._drive("run", str(self.sweep), "--storage", self.storage, *options)
+    def start(self, *options: str, program: Sequence[str] = ()) -> Driver:
+        return self._drive("run", str(self.sweep), "--storage", self.storage, *options, program=program)
 
     def resume(self) -> Driver:
         return self._drive("resume", str(self.run.path), *self.again)
 
-    def _drive(self, *arguments: str) -> Driver:
-        output = self.folder / f"output-{len(self.drivers)}.txt"
+    def _drive(self, *arguments: str, program: Sequence[str] = ()) -> Driver:
+        output, rows = self.folder / f"output-{len(self.drivers)}.txt", rows_on_disk(self.run.path)
         with open(output, "w") as file:
-            process = self.commands.start(*arguments, into=file)
-        self.drivers.append(Driver(process, output))
+            process = self.commands.start(*arguments, into=file, program=program)
+        self.drivers.append(Driver(process, output, rows))
         return self.drivers[-1]
+
+    def customise(self, folder: str, **variables: str) -> None:
+        """Every Python process of the sweep begins with the file `sitecustomize.py` of a folder beside this file."""
+        self.commands.environment |= {"PYTHONPATH": str(HERE / folder), **variables}
+
+    def hurry(self, timeouts: Mapping[str, Mapping[str, float]]) -> None:
+        """Other time-outs, by module of disentune."""
+        self.customise("impatient", TIMEOUTS=json.dumps({f"disentune.{name}": own for name, own in timeouts.items()}))
+
+    def use_store(self) -> Store:
+        """The sweep's storage is an object store on this machine."""
+        store = self.stack.enter_context(served())
+        self.stack.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.folder / "cache")}))
+        use_store(store, os.environ.__setitem__)
+        known = {key: value for key, value in os.environ.items() if key.startswith(("AWS_", "XDG_"))}
+        self.commands.environment |= known
+        self.storage, self.run = "s3://bucket/runs", Run(place("s3://bucket/runs/tiny/main"))
+        return store
 
     def session_without_ray_dies(self) -> None:
         """In this process, at a random moment before the first trial has ended: it leaves what one on Ray would."""
@@ -212,8 +233,9 @@ class Scene:
     # moments
 
     def at_some_row(self, driver: Driver, most: float = 0.6) -> None:
-        """Waits for a random share of the rows. Some are missing then, and the driver runs."""
-        wanted = 1 + int(self.rng.uniform(0, most) * self.calm.rows)
+        """Waits for a random share of the rows that the driver has to add. Some are missing then, and it runs."""
+        missing = self.calm.rows - driver.rows_before
+        wanted = driver.rows_before + 1 + int(self.rng.uniform(0, most) * missing)
         wait_until(lambda: rows_on_disk(self.run.path) >= wanted or driver.ended, f"{wanted} rows")
         assert rows_on_disk(self.run.path) < self.calm.rows, "it is too late for the fault"
         assert not driver.ended, driver.said
@@ -308,10 +330,11 @@ def can_mount() -> bool:
 class Disk:
     """A small disk, mounted on a folder until the scene is over."""
 
-    def __init__(self, scene: Scene, folder: Path, size_mb: int = 24):
+    def __init__(self, scene: Scene, folder: Path, size_mb: int = 24, most_files: int = 4096):
         self.folder, self.ballast, self.stack = folder, folder / "ballast", scene.stack
         folder.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "disentune", folder], check=True)
+        options = f"size={size_mb}m,nr_inodes={most_files}"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "disentune", folder], check=True)
         scene.stack.callback(subprocess.run, ["umount", "--lazy", folder], check=True)
 
     def show(self, name: str, folder: Path) -> None:
@@ -330,8 +353,18 @@ class Disk:
             assert os.statvfs(self.folder).f_bavail == 0
             file.truncate(file.tell() - left)
 
+    def use_up_inodes(self) -> None:
+        """No further file can be created, though there is space."""
+        self.ballast.mkdir()
+        with suppress(OSError):
+            for number in itertools.count():
+                (self.ballast / str(number)).touch()
+        found = os.statvfs(self.folder)
+        assert found.f_favail == 0
+        assert found.f_bavail > 0
+
     def clear(self) -> None:
-        self.ballast.unlink()
+        shutil.rmtree(self.ballast) if self.ballast.is_dir() else self.ballast.unlink()
 
 
 @contextmanager

@@ -1,19 +1,21 @@
 """Puts sweeps through every case several times, adds what happened to matrix.jsonl, and writes how often they survived,
-in all runs so far, into docs/reliability.md.
+in all runs so far, into docs/reliability.md. The next case is always one with the fewest runs.
 
-From the folder tests: `python -m faults.matrix --times 2`
+From the folder tests: `python -m faults.matrix --times 2`, or `--minutes 30`
 
 The first two runs of each case are older than matrix.jsonl; of their times only the median is known.
 """
 
 import argparse
 import json
+import math
 import statistics
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -81,21 +83,31 @@ def write(attempts: list[Attempt], page: Path) -> None:
     page.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
 
 
+def upcoming(cases: Sequence[Case], known: Sequence[Attempt]) -> tuple[Case, int]:
+    """The first case with the fewest attempts, and a seed that it has not had."""
+    times = Counter(attempt.case for attempt in known)
+    case = min(cases, key=lambda one: times[one.name])
+    return case, 1 + max((attempt.seed for attempt in known if attempt.case == case.name), default=0)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--times", type=int, default=2)
+    parser.add_argument("--times", type=int, help="attempts per case, on average; default: 2, or any number in MINUTES")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no attempt after so many")
     parser.add_argument("--only", default="", help="cases with these words in their names")
-    parser.add_argument("--seed", type=int, help="of the first time; default: the first that was not tried")
-    asked, known = parser.parse_args(), kept(KEPT)
-    first = asked.seed or max((attempt.seed for attempt in known), default=0) + 1
+    parser.add_argument("--seed", type=int, help="of every attempt; default: the first that the case has not had")
+    asked, began = parser.parse_args(), time.monotonic()
+    end = began + 60 * asked.minutes
+    cases = [case for case in CASES if asked.only in case.name]
+    most = len(cases) * (asked.times or (2 if end == math.inf else sys.maxsize))
     commit, attempts = environment().get("commit"), list[Attempt]()
     with tempfile.TemporaryDirectory(prefix="disentune-calm-") as folder:
         calms = Calms(Path(folder))
-        for seed in range(first, first + asked.times):
-            for case in (case for case in CASES if asked.only in case.name):
-                attempts.append(try_out(case, seed, calms, commit))
-                add(KEPT, attempts[-1])
-                write(kept(KEPT), PAGE)
+        while len(attempts) < most and time.monotonic() < end:
+            case, seed = upcoming(cases, kept(KEPT))
+            attempts.append(try_out(case, asked.seed or seed, calms, commit))
+            add(KEPT, attempts[-1])
+            write(kept(KEPT), PAGE)
     return 0 if all(attempt.survived for attempt in attempts) else 1
 
 

@@ -5,6 +5,7 @@ import os
 import pickle
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -289,6 +290,28 @@ def test_a_full_or_read_only_storage_says_what_to_do():
     assert "free some space" in storage.advice(OSError(errno.ENOSPC, "full"))
     assert "for writing" in storage.advice(OSError(errno.EROFS, "read-only"))
     assert storage.advice(OSError(errno.ENOENT, "none")) == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "free_files", "free_blocks", "said"),
+    [(100, 0, 5, "cannot hold more files"), (100, 0, 0, "free some space"), (100, 9, 5, "free some space"),
+     (0, 0, 5, "free some space")],
+    ids=["no inodes", "no space and no inodes", "a quota", "inodes without a limit"],
+)  # fmt: skip
+def test_a_disk_without_free_inodes_is_told_from_a_full_one(
+    monkeypatch, tmp_path, files, free_files, free_blocks, said
+):
+    asked = []
+    numbers = SimpleNamespace(f_files=files, f_favail=free_files, f_bavail=free_blocks)
+    monkeypatch.setattr(storage.os, "statvfs", lambda folder: (asked.append(folder), numbers)[1])
+    error = OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "missing" / "missing" / "file"))
+    assert said in storage.advice(error)
+    assert asked == [tmp_path]
+
+
+@pytest.mark.parametrize("name", [None, 3, "s3://bucket/runs/x"])
+def test_a_full_disk_of_an_unknown_place_gets_the_usual_advice(name):
+    assert "free some space" in storage.advice(OSError(errno.ENOSPC, "No space left on device", name))
 
 
 def test_patience_ends(monkeypatch):

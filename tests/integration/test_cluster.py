@@ -252,20 +252,42 @@ def test_a_host_that_was_off_comes_back_by_itself(cluster):
     wait_until(lambda: cluster.nodes() == len(SERVERS), "the host to join again")
 
 
-@pytest.mark.long
-def test_a_sweep_outlives_a_cable_that_is_pulled_out(cluster, calm):
-    hosts, run = cluster.hosts, cluster.run("cut")
-    job = cluster.submit("cut")
-    lost, before = cluster.trial_on(run, TWO, job)
-    hosts.cut(TWO)
-    cluster.wait(lambda: run.trial(lost).status().node == ONE, "the trial to go on elsewhere", job)
+def assert_outlives(
+    lab: Lab, calm: Run, name: str, disturb: Callable[[Hosts], None], mend: Callable[[Hosts], None]
+) -> None:
+    """A trial of host TWO goes on elsewhere when the host cannot be reached; mended, the host disturbs nobody and is
+    used again."""
+    run, job = lab.run(name), lab.submit(name)
+    lost, before = lab.trial_on(run, TWO, job)
+    disturb(lab.hosts)
+    lab.wait(lambda: run.trial(lost).status().node == ONE, "the trial to go on elsewhere", job)
     assert run.trial(lost).status().step >= before.step
-    hosts.mend(TWO)
+    mend(lab.hosts)
     output, _ = job.communicate(timeout=patience_s())
     assert job.returncode == 0, output
-    assert_same_table(cluster, run, calm)
+    assert_same_table(lab, run, calm)
     assert set(faults(run)) <= {"node"}
-    wait_until(lambda: cluster.nodes() == len(SERVERS), "the host to join again")
+    wait_until(lambda: lab.nodes() == len(SERVERS), "the host to join again")
+
+
+@pytest.mark.long
+def test_a_sweep_outlives_a_cable_that_is_pulled_out(cluster, calm):
+    assert_outlives(cluster, calm, "cut", lambda hosts: hosts.cut(TWO), lambda hosts: hosts.mend(TWO))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("sender", "receiver"), [(TWO, HEAD), (HEAD, TWO)], ids=["to the head", "from the head"])
+def test_a_sweep_outlives_a_network_that_loses_what_is_sent_in_one_direction(cluster, calm, sender, receiver):
+    assert_outlives(
+        cluster, calm, f"lost-to-{receiver}",
+        lambda hosts: hosts.mute(sender, to=receiver), lambda hosts: hosts.unmute(sender, to=receiver),
+    )  # fmt: skip
+
+
+@pytest.mark.long
+def test_a_sweep_outlives_a_host_that_is_suspended_and_comes_back(cluster, calm):
+    """Its worker wakes up in the middle of a trial that another host has taken over."""
+    assert_outlives(cluster, calm, "suspended", lambda hosts: hosts.suspend(TWO), lambda hosts: hosts.continue_(TWO))
 
 
 @pytest.mark.long

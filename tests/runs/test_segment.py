@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -733,6 +734,28 @@ def test_a_worker_that_waits_for_its_driver_does_not_hang(watchdog):
     dog.stopped.wait = lambda seconds: (looks.append(real()), wait(seconds))[1]
     until(lambda: len(looks) > 10)
     assert barks == []
+
+
+@pytest.mark.parametrize(
+    ("looks_s", "barks"), [([25] * 5, 1), ([150, 25, 25], 0), ([1e6, *[25] * 4], 0), ([1e6, *[25] * 5], 1)]
+)
+def test_a_process_that_was_stopped_as_a_whole_does_not_hang(monkeypatch, looks_s, barks):
+    """The thread wants to look every 25 s; where it comes much later, so did the trial, which then has 100 s again."""
+    now, heard = [1000.0], []
+    dog, looks = Watchdog(100.0, heard.append), iter(looks_s)
+
+    def wait(seconds):
+        late_s = next(looks, None)
+        now[0] += late_s or 0
+        return late_s is None
+
+    monkeypatch.setattr(segment_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(segment_module, "_end_if_stuck", lambda seconds: None)
+    monkeypatch.setattr(dog, "_end", lambda: heard.append("ended"))
+    monkeypatch.setattr(dog.stopped, "wait", wait)
+    dog.hear()
+    dog._watch()
+    assert len(heard) == barks
 
 
 def test_a_worker_s_watchdog_ends_with_its_segment(segment):

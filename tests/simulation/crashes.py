@@ -7,6 +7,8 @@ was not synced may be on the disk or not. Two models say in which combinations:
   that was not synced may be missing, zeros, or cut off, even if a later rename is on the disk.
 - weak: every change of a name, and every write, is on the disk or not independently of the others, unless it or its
   folder was synced.
+
+A sync that fails marks the data as written although it is not, as Linux does: a later sync does not save it.
 """
 
 import builtins
@@ -31,7 +33,7 @@ MOST_FREE = 4
 class Operation:
     """`name` is relative to the recorded folder; `file` is a number that stays when a file is renamed."""
 
-    kind: Literal["create", "write", "truncate", "rename", "unlink", "mkdir", "sync", "sync folder"]
+    kind: Literal["create", "write", "truncate", "rename", "unlink", "mkdir", "sync", "sync folder", "failed sync"]
     name: str
     file: int = 0
     data: bytes = b""
@@ -158,6 +160,12 @@ class Recording:
 
         return mkdir
 
+    def sync_fails(self, handle: int) -> None:
+        """Instead of a sync of a file."""
+        name = self._name(os.readlink(f"/proc/self/fd/{handle}"))
+        assert name is not None
+        self.operations.append(Operation("failed sync", name, self.names[name]))
+
     def _sync(self, handle: int) -> None:
         path = os.readlink(f"/proc/self/fd/{handle}")
         if Path(path) == self.root or (os.path.isdir(path) and self._name(path)):
@@ -203,6 +211,8 @@ def unsynced(operations: list[Operation], model: Model) -> list[int]:
         if one.kind in ("sync", "sync folder"):
             is_committed = True
             synced.add(one.file) if one.kind == "sync" else folders.add(one.name)
+        elif one.kind == "failed sync":
+            synced.discard(one.file)
         elif one.is_data:
             if one.file not in synced:
                 found.append(number)

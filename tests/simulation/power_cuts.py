@@ -1,13 +1,15 @@
 """Resumes from every state that a cut of the power may leave: `python -m simulation.power_cuts` in the folder tests."""
 
 import argparse
+import errno
+import itertools
 import math
 import os
 import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import numpy as np
 
 from disentune.errors import ConfigError
 from simulation.crashes import Model, Operation, Recording, State, states, written
-from simulation.disk import Disk
+from simulation.disk import Disk, Failure
 from simulation.running import MEMORY, say
 from simulation.world import Case, World, calm_of
 from simulator import table
@@ -27,23 +29,44 @@ FINE = ("same table", "refused")
 
 
 class SyncedDisk(Disk):
-    """Syncs, so that a recording shows it."""
+    """Syncs, so that a recording shows it, but for one sync of a file, which fails."""
+
+    def __init__(self, recording: Recording, fails_at: int | None):
+        super().__init__()
+        self.recording, self.fails_at, self.syncs = recording, fails_at, 0
 
     def fsync(self, handle: int) -> None:
+        self.syncs += not os.path.isdir(f"/proc/self/fd/{handle}")
+        if self.syncs == self.fails_at:
+            self.fails_at = None
+            self.recording.sync_fails(handle)
+            raise Failure(errno.EIO, os.strerror(errno.EIO), "")
         os.fsync(handle)
 
 
-def recorded(pair: tuple[str, str], end: str, sweeps: Path) -> list[Operation]:
-    """The operations of a sweep from its start to its end; two trials at a time."""
-    folder = sweeps / f"recorded-{'-'.join(pair)}"
+def recorded(pair: tuple[str, str], end: str, sweeps: Path, fails_at: int | None = None) -> list[Operation]:
+    """The operations of a sweep from its start to its end; two trials at a time. The sync of a file with this number
+    fails."""
+    folder = sweeps / f"recorded-{'-'.join(pair)}-{fails_at}"
     folder.mkdir()
-    world = World(Case(7, pair, end, ()), sweeps, folder, slots=2)
-    world.disk = SyncedDisk()
-    recording = Recording(folder)
+    world, recording = World(Case(7, pair, end, ()), sweeps, folder, slots=2), Recording(folder)
+    world.disk = SyncedDisk(recording, fails_at)
     with recording.running():
         world.live()
     assert table(world.run) == calm_of(pair, end, sweeps).table
     return recording.operations
+
+
+def some_syncs(operations: list[Operation], count: int) -> list[int]:
+    """Numbers of syncs of files that may fail."""
+    syncs = sum(one.kind == "sync" for one in operations)
+    return sorted(1 + np.random.default_rng(0).choice(syncs, count, replace=False))
+
+
+def after_failure(operations: list[Operation]) -> range:
+    """The points after the sync that failed."""
+    (failure,) = (number for number, one in enumerate(operations) if one.kind == "failed sync")
+    return range(failure + 1, len(operations) + 1)
 
 
 def outcome(state: State, pair: tuple[str, str], end: str, sweeps: Path) -> str:
@@ -104,17 +127,32 @@ def tried(
     return done
 
 
+def recordings(
+    pair: tuple[str, str], end: str, failing: int, sweeps: Path
+) -> Iterator[tuple[str, list[Operation], Collection[int] | None]]:
+    """A sweep, or so many with a sync that fails: what it is, its operations, and the points at which states are to be
+    looked for."""
+    operations = recorded(pair, end, sweeps)
+    if not failing:
+        yield "", operations, None
+    for fails_at in some_syncs(operations, failing):
+        operations = recorded(pair, end, sweeps, fails_at)
+        yield f", sync {fails_at} fails", operations, after_failure(operations)
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--most", type=int, help="states of each sweep and model; default: all")
-    most, wrong = options.parse_args().most, 0
+    options.add_argument("--failing", type=int, default=0, help="instead: so many sweeps with a sync that fails")
+    chosen, wrong = options.parse_args(), 0
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None, prefix="disentune-") as folder:
         for pair, end in SWEEPS.items():
-            operations = recorded(pair, end, Path(folder))
-            for model in MODELS:
-                done = tried(operations, pair, end, model, Path(folder), most)
+            for (what, operations, ends), model in itertools.product(
+                recordings(pair, end, chosen.failing, Path(folder)), MODELS
+            ):
+                done = tried(operations, pair, end, model, Path(folder), chosen.most, ends)
                 wrong += done.wrong
-                say(f"{' and '.join(pair)}, {len(operations):,} operations, {model}: {done}")
+                say(f"{' and '.join(pair)}, {len(operations):,} operations{what}, {model}: {done}")
     return 1 if wrong else 0
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from simulation.crashes import Operation, states
-from simulation.power_cuts import MODELS, SWEEPS, outcome, recorded, tried
+from simulation.power_cuts import MODELS, SWEEPS, after_failure, outcome, recorded, some_syncs, tried
 from simulation.stub import HashedTraining
 
 QUICK, POINTS, LONG_S = 5, 12, 6.0
@@ -30,6 +30,16 @@ def test_a_sample_of_states_gives_the_same_table(sweeps, recordings, pair, model
     operations = recordings[pair]
     ends = np.random.default_rng(1).choice(len(operations), POINTS, replace=False).tolist()
     done = tried(operations, pair, SWEEPS[pair], model, sweeps, most=QUICK, ends=ends)
+    assert done.wrong == 0, str(done)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", SWEEPS, ids=" ".join)
+def test_data_that_a_failed_sync_has_lost_is_computed_again(sweeps, recordings, pair):
+    (fails_at,) = some_syncs(recordings[pair], 1)
+    operations = recorded(pair, SWEEPS[pair], sweeps, fails_at)
+    ends = np.random.default_rng(1).choice(after_failure(operations), POINTS, replace=False).tolist()
+    done = tried(operations, pair, SWEEPS[pair], "weak", sweeps, most=QUICK, ends=ends)
     assert done.wrong == 0, str(done)
 
 
@@ -98,6 +108,16 @@ def test_a_sync_of_another_file_keeps_a_name_only_in_the_ordered_model(model, lo
     made = [Operation("create", "a", 1), Operation("create", "b", 2), Operation("sync", "b", 2)]
     last = [sorted(state) for end, state in states(made, model)]
     assert ([] in last[1:] or ["b"] in last) is lost
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_sync_that_failed_may_lose_what_a_later_one_does_not_save(model):
+    made = [
+        Operation("create", "a", 1), Operation("sync folder", ""), Operation("write", "a", 1, b"old!"),
+        Operation("failed sync", "a", 1), Operation("write", "a", 1, b"new!"), Operation("sync", "a", 1),
+    ]  # fmt: skip
+    last = {state["a"] for _, state in states(made, model, [len(made)])}
+    assert last == {b"old!new!", b"new!", bytes(4) + b"new!", b"olnew!"}
 
 
 def test_a_file_in_a_folder_that_was_lost_cannot_be_reached():

@@ -140,8 +140,8 @@ def simulated(disk: Disk, clock: Clock) -> Iterator[None]:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(segment, "Training", HashedTraining)
         patch.setattr(segment, "Watchdog", NoWatchdog)
-        patch.setattr(segment, "time", time)
-        patch.setattr(storage, "time", time)
+        for module in (segment, storage, ledger):
+            patch.setattr(module, "time", time)
         patch.setattr(ledger, "environment_with", lambda plugins: {})
         patch.setattr(ledger.documents, "dumped", _dumped_once)
         patch.setattr(segment.process, "prepare", lambda *_: None)

@@ -97,7 +97,22 @@ def is_of_the_storage(error: OSError) -> bool:
 
 def advice(error: OSError) -> str:
     """What to do about a failure of the storage; empty if there is no advice."""
+    if error.errno == errno.ENOSPC and _lacks_inodes(error.filename):
+        return "there is space, but the file system cannot hold more files; delete some there, then resume the run"
     return ADVICE.get(error.errno or 0, "the storage does not answer" if error.errno in TRANSIENT else "")
+
+
+def _lacks_inodes(path: object) -> bool:
+    """Whether the file system of a path, or of the nearest folder above it that exists, has room but no free inode."""
+    if not isinstance(path, str | os.PathLike) or "://" in str(path):
+        return False
+    folder = Path(path).absolute().parent
+    with suppress(OSError):
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        found = os.statvfs(folder)
+        return found.f_files > 0 and found.f_favail == 0 and found.f_bavail > 0
+    return False
 
 
 # ---- object stores

@@ -194,7 +194,8 @@ class Watchdog:
     """Calls `bark` in its own thread after `after_s` without a sign of life, and ends the process.
 
     A sign of life only costs reading the clock. If the interpreter itself is stuck, so that no thread can run, Python's
-    fault handler ends the process instead and logs the stacks.
+    fault handler ends the process instead and logs the stacks. A process that was stopped as a whole, by SIGSTOP or a
+    scheduler that suspends jobs, does not hang: after it is continued, it has `after_s` again.
     """
 
     def __init__(self, after_s: float, bark: Callable[[str], None]):
@@ -217,11 +218,16 @@ class Watchdog:
         self.stopped.set()
 
     def _watch(self) -> None:
+        look_s, looked = self.after_s / 4, time.monotonic()
         try:
-            while not self.stopped.wait(self.after_s / 4):
+            while not self.stopped.wait(look_s):
                 _end_if_stuck(2 * self.after_s)
-                if time.monotonic() - self.heard > self.after_s:
+                now = time.monotonic()
+                if now - looked > 2 * look_s:  # this thread was stopped too
+                    self.heard = max(self.heard, now)
+                elif now - self.heard > self.after_s:
                     self._end()
+                looked = now
         finally:
             faulthandler.cancel_dump_traceback_later()
 
