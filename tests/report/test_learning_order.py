@@ -85,6 +85,13 @@ def test_two_factors_are_too_few_to_correlate():
     assert learning_order.rank_agreement(three, three) == pytest.approx(1)
 
 
+def test_distances_that_differ_by_rounding_have_no_order():
+    told = pd.DataFrame([("t", 0, name, number) for number, name in enumerate("xyz")], columns=COLUMNS)
+    equal = told.assign(y=845.0 * (1 + 1e-7 * told["y"]))
+    assert np.isnan(learning_order.rank_agreement(told, equal))
+    assert learning_order.rank_agreement(told, told.assign(y=845.0 * (1 + 1e-3 * told["y"]))) == pytest.approx(1)
+
+
 def test_it_is_chosen_where_information_was_evaluated_more_than_once(scores_of):
     assert learning_order.choose(scores_of([rows()])) == [LearningOrder()]
 

@@ -129,7 +129,7 @@ def test_a_right_plan_is_accepted(planned):
 def test_donors_must_see_plain_pixels(planned):
     noisy = [TrialConfig.parse({**one.tree(), "dataset": {**one.tree()["dataset"], "noise": 0.1}})
              for one in planned["donors"]]  # fmt: skip
-    with pytest.raises(ConfigError, match=r"must have dataset.transform: unit and no noise"):
+    with pytest.raises(ConfigError, match=r"must have dataset.transform: unit, and no noise"):
         check(study(), {"donors": noisy})
 
 

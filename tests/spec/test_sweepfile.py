@@ -410,7 +410,10 @@ arms:
     with pytest.raises(ConfigError) as caught:
         space.check(read_sweep(documents.Path("sweeps/demo.yaml")))
     first, *lines = str(caught.value).replace(">= 0.0,", ">= 0,").splitlines()
-    known = "batch_size, compile, device, learning_rate, log_every, optimiser, precision, replacement, steps, threads"
+    known = (
+        "batch_size, clip, compile, device, learning_rate, learning_rate_schedule, log_every, optimiser, precision, "
+        "replacement, steps, threads"
+    )
     assert first == "sweeps/demo.yaml cannot run:"
     assert sorted(lines) == sorted([
         "  sweeps/demo.yaml:7         framework.name: unknown framework 'betavae'. Did you mean 'beta_vae'? "

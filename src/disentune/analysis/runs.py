@@ -35,18 +35,26 @@ STRENGTHS: dict[str, tuple[str, ...]] = {
     "annealed_vae": ("c_max", "gamma"),
     "beta_tc_vae": ("beta",),
     "beta_vae": ("beta",),
+    "bio_ae": ("activity", "negativity"),
     "control_vae": ("kl_target",),
     "decomposition_vae": ("beta", "alpha"),
     "dip_vae_i": ("lambda_od", "lambda_d"),
     "dip_vae_ii": ("lambda_od", "lambda_d"),
     "factor_vae": ("gamma",),
+    "hfs_vae": ("gamma", "beta"),
     "info_vae": ("lambda_z", "alpha"),
+    "ivae": (),
     "pcl": (),
+    "qlae": ("quantisation", "commitment"),
     "slow_vae": ("gamma", "beta"),
+    "tripod": ("multi_information", "hessian"),
 }
 """The keys that weight each framework's regulariser; the first that a sweep varies is its strength. For AnnealedVAE it
 is the capacity, as in Locatello et al., ICML 2019, where gamma is fixed at 1000."""
-USUAL = ("beta", "gamma", "lambda_od", "lambda_z", "alpha", "c_max", "kl_target", "lambda_d")
+USUAL = (
+    "beta", "gamma", "lambda_od", "lambda_z", "alpha", "c_max", "kl_target", "lambda_d", "activity", "negativity",
+    "quantisation", "commitment", "multi_information", "hessian",
+)  # fmt: skip
 """Strength keys of frameworks that are not built in."""
 
 

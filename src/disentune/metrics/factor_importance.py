@@ -1,7 +1,7 @@
-"""Factor importance: Michlo et al., IJCAI 2023, section 4.3 and Table A1: the mean distance, under the reconstruction
-loss, of two images that differ in one factor only. A VAE is expected to learn the factor with the largest one first.
+"""Factor importance: Michlo et al., IJCAI 2023, Table A1: mean distance of images that differ in one factor only.
 
-It depends on the data set and the loss, not on the model. The number is the mean over factors.
+It is the distance under the reconstruction loss, so it depends on the data set and the loss, not on the model. A VAE is
+expected to learn the factor with the largest one first (section 4.3). The number is the mean over factors.
 """
 
 from collections.abc import Mapping

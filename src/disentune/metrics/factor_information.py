@@ -1,5 +1,6 @@
-"""Factor information: how much the best single latent tells about each factor: mutual information / entropy, the first
-term of MIG (Chen et al., NeurIPS 2018, Eq. 6). Over training it shows which factor is learnt first.
+"""Factor information: Chen et al., NeurIPS 2018, Eq. 6, first term: share of each factor that the best latent tells.
+
+The share is the mutual information over the factor's entropy. Over training it shows which factor is learnt first.
 """
 
 from collections.abc import Mapping

@@ -18,6 +18,8 @@ from disentune.spec.figures import LearningOrder
 
 METRIC, IMPORTANCE = "factor_information", "factor_importance"
 MOST_PANELS = 6
+SIGNIFICANT = 4
+"""Decimals of distances, as shares of the largest one, that count."""
 FEWEST_FACTORS = 3
 """Two factors agree with any order in one case out of two."""
 
@@ -93,7 +95,13 @@ def rank_agreement(found: pd.DataFrame, importance: pd.DataFrame) -> float:
     the trial's evaluations: a factor that is learnt early has a large mean. NaN if it cannot be computed."""
     told, distance = (frame.groupby("factor")["y"].mean() for frame in (found, importance))
     both = pd.concat([told, distance], axis=1, join="inner").to_numpy()
-    return spearman(*both.T) if len(both) >= FEWEST_FACTORS else float("nan")
+    return spearman(both[:, 0], _without_rounding(both[:, 1])) if len(both) >= FEWEST_FACTORS else float("nan")
+
+
+def _without_rounding(distances: np.ndarray) -> np.ndarray:
+    """Distances that differ only by the rounding of float32 sums become equal."""
+    found: np.ndarray = np.round(distances / (np.abs(distances).max() or 1.0), SIGNIFICANT)
+    return found
 
 
 def _agreement(found: pd.DataFrame, importance: pd.DataFrame, trials: set[str]) -> str:

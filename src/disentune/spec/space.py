@@ -430,7 +430,8 @@ def _numbers_of(flat: Flat) -> list[str]:
     """What an invalid point would report; empty if that depends on the mistake."""
     try:
         tree = nested(flat)
-        has_law = bool({"law", "held_out"} & tree.get("dataset", {}).keys())
+        dataset = tree.get("dataset")
+        has_law = isinstance(dataset, Mapping) and bool({"law", "held_out"} & dataset.keys())
         metrics, framework = metric_keys(tree.get("evaluation", {}), has_law), tree["framework"]["name"]
         return [] if metrics is None else [*metrics, *loss_keys(FRAMEWORKS.plugins[framework])]
     except (Invalid, KeyError, TypeError):
