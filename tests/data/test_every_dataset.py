@@ -281,7 +281,7 @@ def test_a_trial_does_not_continue_with_other_contents(name, params, root, trial
     training = Training(trial_with(**section, model__width=4, evaluation__metrics=[]))
     state = training.state()
     state["contents"] = [*state["contents"][:-1], "0" * 64]
-    with pytest.raises(DataError, match="other contents"):
+    with pytest.raises(DataError, match="contents other than those"):
         Training(training.config, state)
 
 
