@@ -110,7 +110,7 @@ def test_chunks_add_up(draw, count, members, monkeypatch):
 
 @pytest.mark.parametrize("factors", [np.zeros((5, 2), int), np.arange(5)[:, None], np.zeros((1, 1), int)])
 def test_a_table_that_shares_nothing_is_refused(factors):
-    with pytest.raises(DataError, match=f"two or more values.*factors: {factors.shape[1]}, rows: {len(factors)}"):
+    with pytest.raises(DataError, match=rf"two or more values.*\(factors: {factors.shape[1]}, rows: {len(factors)}\)"):
         drawable(factors)
 
 
