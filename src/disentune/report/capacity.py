@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from disentune.report.canvas import tidy
-from disentune.report.factors import COLUMNS, draw_factors, explained, factors_of, per_factor
+from disentune.report.factors import COLUMNS, draw_factors, explained, per_factor
 from disentune.report.groups import captioned, combined, outer_labels_only, panelled, shown
 from disentune.report.kind import Caption, Kind
 from disentune.report.scores import NothingToDraw, RunScores
@@ -30,12 +30,12 @@ def choose(scores: RunScores) -> list[Capacity]:
 def draw(figure: Figure, scores: RunScores, spec: Capacity) -> Caption:
     spent = _spent(scores)
     trials = scores.trials[scores.trials["trial_id"].isin(spent["trial_id"])]
-    keys = [key for key in ["arm", *scores.varying] if trials[key].nunique(dropna=False) > 1]
+    keys = [key for key in scores.design.keys if trials[key].nunique(dropna=False) > 1]
     column = combined(trials, keys)
     groups = shown(scores, keys, column, MOST_PANELS)
     trials = trials[column.isin(groups.values)]
     for axes, own in panelled(figure, scores, trials, keys):
-        draw_factors(axes, spent[spent["trial_id"].isin(own["trial_id"])], factors_of(spent))
+        draw_factors(axes, spent[spent["trial_id"].isin(own["trial_id"])])
         axes.set(xlabel="capacity (nats)", ylabel="KL of the factor's latent (nats)")
         tidy(axes)
         outer_labels_only(axes)

@@ -39,13 +39,11 @@ def factors_of(frame: pd.DataFrame) -> list[str]:
 
 
 def draw_factors(
-    axes: Axes, frame: pd.DataFrame, factors: Sequence[str], notes: Mapping[str, str] | None = None
+    axes: Axes, frame: pd.DataFrame, factors: Sequence[str] | None = None, notes: Mapping[str, str] | None = None
 ) -> None:
     """One line per factor, the mean over trials, with its note in the legend."""
-    for number, name in enumerate(factors):
+    for number, name in enumerate(factors or factors_of(frame)):
         own = frame[frame["factor"] == name]
-        if own.empty:
-            continue
         colour, line = PALETTE[number % len(PALETTE)], "-" if number < len(PALETTE) else "--"
         at, each = _aligned(own)
         axes.plot(

@@ -35,16 +35,17 @@ def choose(scores: RunScores) -> list[LearningOrder]:
 def draw(figure: Figure, scores: RunScores, spec: LearningOrder) -> Caption:
     found, importance = _informed(scores), _importance(scores)
     trials = scores.trials[scores.trials["trial_id"].isin(found["trial_id"])]
-    keys = [key for key in ["arm", *scores.varying] if trials[key].nunique(dropna=False) > 1]
+    keys = [key for key in scores.design.keys if trials[key].nunique(dropna=False) > 1]
     column = combined(trials, keys)
     groups = shown(scores, keys, column, MOST_PANELS)
     trials = trials[column.isin(groups.values)]
-    factors = factors_of(found)
     for axes, own in panelled(figure, scores, trials, keys):
         ids = own["trial_id"]
+        told = found[found["trial_id"].isin(ids)]
+        factors = factors_of(told)
         distances = importance[importance["trial_id"].isin(ids)].groupby("factor")["y"].mean()
-        notes = {name: f" ({distances[name]:.3g})" for name in factors if name in distances}
-        draw_factors(axes, found[found["trial_id"].isin(ids)], _by_importance(factors, distances), notes)
+        notes = {name: f" ({_short(distances[name])})" for name in factors if name in distances}
+        draw_factors(axes, told, _by_importance(factors, distances), notes)
         axes.set(xlabel="step", ylabel="share of the factor that one latent tells")
         axes.legend(frameon=False, fontsize=8)
         tidy(axes)
@@ -52,6 +53,10 @@ def draw(figure: Figure, scores: RunScores, spec: LearningOrder) -> Caption:
     numbers = "In brackets: the factor's mean perceived distance, which is computed from the images." if notes else ""
     agreed = _agreement(found, importance, set(trials["trial_id"]))
     return captioned("Order of learning", explained(len(trials)), numbers, agreed, groups.note)
+
+
+def _short(distance: float) -> str:
+    return f"{distance:,.0f}" if distance >= 100 else f"{distance:.3g}"
 
 
 # ---- rows
