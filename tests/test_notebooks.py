@@ -57,6 +57,6 @@ def test_kept_outputs_are_of_one_run_without_errors_or_paths_of_the_machine(path
 def test_a_notebook_runs(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(
-        notebook, timeout=patience_s(600), kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+        notebook, timeout=int(patience_s(600)), kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     ).execute()
     assert all(cell.execution_count for cell in notebook.cells if cell.cell_type == "code")
