@@ -271,7 +271,7 @@ def permutations_of(*values):
     ("trouble", "faults", "text"),
     [
         ("os.kill(os.getpid(), 9)", {"lost": 1}, "lost its worker at step 4 and continues from there"),
-        ("sys.exit(3)", {"lost": 1}, "exit code 3"),
+        ("os._exit(3)", {"lost": 1}, "lost its worker at step 4 and continues from there"),
         ("time.sleep(10_000)", {"hang": 1}, "hung at step 4 and continues from there"),
         ("raise OSError(28, 'No space left on device')", {"storage": 1}, "could not use the storage at step 4"),
         (

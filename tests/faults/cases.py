@@ -179,7 +179,7 @@ def driver_is_suspended_past_its_lease(scene: Scene) -> None:
     assert rows_on_disk(scene.run.path) < scene.calm.rows, second.said
     first.process.send_signal(signal.SIGCONT)
     assert first.end() == WRONG_INPUT, first.said
-    assert "was cut off too long and ends" in first.said or "was taken over by another driver" in first.said
+    assert "lost contact for too long and ends" in first.said or "was taken over by another driver" in first.said
     assert second.end() == DONE, second.said
 
 

@@ -147,6 +147,21 @@ def test_failed_and_stopped_points_are_reported_as_such(tmp_path):
     assert suggestions.trials[1].intermediate_values == {40: 0.3}
 
 
+def test_a_driver_that_dies_between_a_value_and_the_end_of_its_point_reports_it_once(tmp_path, monkeypatch):
+    """Optuna warns of a value that it has already, and tests fail at warnings."""
+    suggestions = study(tmp_path / "journal", in_flight=2)
+    suggestions.ask()
+    suggestions.ask()
+    with monkeypatch.context() as patch:
+        patch.setattr(suggestions.study, "tell", lambda *arguments, **options: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            suggestions.tell(0.3, 40, stopped=True)
+    again = study(tmp_path / "journal", in_flight=2)
+    again.tell(0.3, 40, stopped=True)
+    assert again.trials[0].state.name == "PRUNED"
+    assert again.trials[0].intermediate_values == {40: 0.3}
+
+
 # ---- damage
 
 

@@ -323,7 +323,10 @@ class Suggestions:
             if value is None:
                 self.study.tell(number, state=TrialState.FAIL)
             elif stopped:
-                optuna.trial.Trial(self.study, self.trials[number]._trial_id).report(value, step)
+                if (
+                    step not in self.trials[number].intermediate_values
+                ):  # it is there after a crash before the next line
+                    optuna.trial.Trial(self.study, self.trials[number]._trial_id).report(value, step)
                 self.study.tell(number, state=TrialState.PRUNED)
             else:
                 self.study.tell(number, value)
