@@ -44,7 +44,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"gamma": 0.03, "delta": 0.5, "latent_pairs": None, "scale": "as_released"},
     ],
     "info_vae": [{"alpha": 0.3, "lambda_z": 5}, {"alpha": -0.5, "lambda_z": 5, "kernel": "imq"}],
-    "ivae": [{"labels": ["x_G"], "width": 6}, {"labels": ["y_G", "x_R"], "width": 6, "depth": 1}],
+    "ivae": [{"labels": ["x_G"], "width": 6}, {"labels": ["x_G", "x_R"], "width": 6, "depth": 1}],
     "manipulator": [
         {"donors": DONORS, "epsilon": 0.2, "decoder_batches": 1, "samples": 2, "helper_learning_rate": 1e-2},
         # a game: with faster decoders the loss would fall and then rise again
